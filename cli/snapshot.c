@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "holders.h"
 #include "options.h"
 #include "progress.h"
 #include "reveille/snapshot.h"
@@ -94,6 +95,12 @@ const command_spec snapshot_spec = {
              .help = "list every tensor and segment of the recording instead, as JSON in columns",
              .usual = "the stages",
              .field = FIELD(tensors)},
+            {.kind = OPTION_FLAG,
+             .name = "all-frames",
+             .help = "name the innermost frame of each stack, whatever it is",
+             .usual = "the program's own, without those of C++, Python, PyTorch and packages",
+             .field = FIELD(options.flags),
+             .bit = RVL_SNAPSHOT_ALL_FRAMES},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
@@ -172,8 +179,8 @@ static int add_setting(const command_spec *command, const option_spec *option, c
 /* Tensors are listed as they were recorded: nothing is run through the model. */
 static int check(const arguments *parsed, const option_line *line, int operands)
 {
-    static const char *const of_the_model[] = {"verify", "set", "capacity", "empty-cache-at-stages",
-                                               "stage-prefix"};
+    static const char *const of_the_model[] = {
+        "verify", "set", "capacity", "empty-cache-at-stages", "stage-prefix", "all-frames"};
     if (operands != 1)
         return options_refuse(&snapshot_spec, "snapshot: name one snapshot");
     if (parsed->options.capacity_bytes > 0 && parsed->options.capacity_bytes < CAPACITY_MIN)
@@ -236,6 +243,28 @@ static bool print_stages(const rvl_snapshot *snapshot, uint32_t count)
     return ok;
 }
 
+/* Without stacks the table above has said it all. */
+static bool has_stacks(const rvl_snapshot *snapshot, uint32_t stage)
+{
+    rvl_snapshot_line line = {.struct_size = sizeof line};
+    for (uint32_t i = 0; rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++) {
+        if (line.name != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool print_holders(const rvl_snapshot *snapshot, uint32_t count)
+{
+    rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < count; i++) {
+        if (has_stacks(snapshot, i) && rvl_snapshot_get_stage(snapshot, i, &stage) == RVL_OK)
+            ok = holders_print(snapshot, i, stage.name);
+    }
+    return ok;
+}
+
 static void print_divergence(const rvl_snapshot_facts *facts)
 {
     if (!facts->diverged)
@@ -258,7 +287,7 @@ static bool print_report(const rvl_snapshot *snapshot, const rvl_snapshot_facts 
     printf("%s, %s, confidence: %s\n", facts->verify ? "verified" : "predicted",
            format_count(facts->event_count, "entry", "entries", text),
            facts->exact ? "exact" : "interval");
-    if (!print_stages(snapshot, facts->stage_count))
+    if (!print_stages(snapshot, facts->stage_count) || !print_holders(snapshot, facts->stage_count))
         return false;
     print_divergence(facts);
     if (facts->capacity_bytes > 0)
@@ -307,8 +336,10 @@ static int run(const arguments *parsed)
         return list_tensors(parsed);
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     rvl_snapshot *snapshot = NULL;
+    rvl_snapshot_options options = parsed->options;
+    options.flags |= RVL_SNAPSHOT_HOLDERS;
     progress_begin("snapshot", NULL);
-    rvl_status status = rvl_snapshot_run(parsed->path, &parsed->options, &snapshot);
+    rvl_status status = rvl_snapshot_run(parsed->path, &options, &snapshot);
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);

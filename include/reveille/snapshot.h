@@ -17,10 +17,12 @@ typedef struct rvl_snapshot rvl_snapshot;
 /* Flags of a run. */
 #define RVL_SNAPSHOT_VERIFY 1u      /* feed recorded addresses in and compare; default: predict */
 #define RVL_SNAPSHOT_EMPTY_CACHE 2u /* predict: call empty_cache before every stage */
+#define RVL_SNAPSHOT_HOLDERS 4u     /* find what each stage's peak is for, and which lines hold it */
+#define RVL_SNAPSHOT_ALL_FRAMES 8u  /* a line is the innermost frame of a stack, whatever it is */
 
 typedef struct rvl_snapshot_options {
     size_t struct_size;
-    uint64_t flags;              /* RVL_SNAPSHOT_VERIFY, RVL_SNAPSHOT_EMPTY_CACHE */
+    uint64_t flags;              /* RVL_SNAPSHOT_*, as above */
     const char *stage_prefix;    /* of annotations that are stages; NULL: "stage:" */
     const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF; predict */
     size_t setting_count;
@@ -118,6 +120,44 @@ typedef struct rvl_snapshot_stage {
 /* One stage, in order of their starts. RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Since 0.1. */
 RVL_API rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t stage,
                                           rvl_snapshot_stage *stage_out);
+
+/*
+ * What the reserved memory of a stage's peak was for. Of the instants with most reserved it is the
+ * one with most allocated. The parts' sum is what was reserved. Tags are "tensors" where nothing
+ * says what they are for, and "rounding", "pending" and "cached"; docs/snapshot.md has the others.
+ */
+typedef struct rvl_snapshot_part {
+    size_t struct_size;
+    const char *tag;
+    const char *module; /* class of the code that asked for it; NULL: not known, or of no matter */
+    uint64_t bytes;
+} rvl_snapshot_part;
+
+/*
+ * A part, the largest first; a tag comes once for each module. Only after a run with
+ * RVL_SNAPSHOT_HOLDERS. RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_get_part(const rvl_snapshot *snapshot, uint32_t stage,
+                                         uint32_t part, rvl_snapshot_part *part_out);
+
+/* What tensors hold, at the same instant, that one line of the program has asked for. */
+typedef struct rvl_snapshot_line {
+    size_t struct_size;
+    const char *tag;
+    const char *name; /* the function that the line is in; NULL: no stack was recorded */
+    const char *file;
+    const char *via_name; /* the function of a package that it called into; NULL: none */
+    const char *via_file;
+    const char *module; /* as in parts */
+    uint32_t line;      /* 0: not known */
+    uint32_t via_line;
+    uint64_t bytes;
+    uint64_t count; /* tensors */
+} rvl_snapshot_line;
+
+/* A line, the largest first; the 64 largest are kept. As rvl_snapshot_get_part(). Since 0.1. */
+RVL_API rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage,
+                                         uint32_t line, rvl_snapshot_line *line_out);
 
 /*
  * The result as JSON (schema 1, docs/snapshot.md), one line, without a newline. The caller frees

@@ -64,6 +64,41 @@ rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t stage,
     return rvli_result_write(stage_out, &to, sizeof to);
 }
 
+rvl_status rvl_snapshot_get_part(const rvl_snapshot *snapshot, uint32_t stage, uint32_t part,
+                                 rvl_snapshot_part *part_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    if (stage >= snapshot->facts.stage_count || part >= snapshot->stages[stage].holdings.part_count)
+        return RVL_ERR_NOT_FOUND;
+    const rvli_held_part *from = &snapshot->stages[stage].holdings.parts[part];
+    rvl_snapshot_part to = {
+        .struct_size = sizeof to, .tag = from->tag, .module = from->module, .bytes = from->bytes};
+    return rvli_result_write(part_out, &to, sizeof to);
+}
+
+rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage, uint32_t line,
+                                 rvl_snapshot_line *line_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    if (stage >= snapshot->facts.stage_count || line >= snapshot->stages[stage].holdings.line_count)
+        return RVL_ERR_NOT_FOUND;
+    const rvli_held_line *from = &snapshot->stages[stage].holdings.lines[line];
+    rvl_snapshot_line to = {.struct_size = sizeof to,
+                            .tag = from->tag,
+                            .name = from->name,
+                            .file = from->file,
+                            .via_name = from->via_name,
+                            .via_file = from->via_file,
+                            .module = from->module,
+                            .line = from->line,
+                            .via_line = from->via_line,
+                            .bytes = from->bytes,
+                            .count = from->count};
+    return rvli_result_write(line_out, &to, sizeof to);
+}
+
 /* ---- JSON ---- */
 
 static void set(json_t *object, const char *key, json_t *value, bool *ok)
@@ -130,6 +165,46 @@ static json_t *pinned_to_json(const rvl_snapshot_stage *stage, bool *ok)
     return object;
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text != NULL ? text_of(text) : json_null();
+}
+
+static json_t *parts_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool *ok)
+{
+    rvl_snapshot_part part = {.struct_size = sizeof part};
+    json_t *array = json_array();
+    for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++) {
+        json_t *object = json_object();
+        set(object, "tag", text_of(part.tag), ok);
+        set(object, "module", text_or_null(part.module), ok);
+        set(object, "bytes", number(part.bytes), ok);
+        append(array, object, ok);
+    }
+    return array;
+}
+
+static json_t *lines_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool *ok)
+{
+    rvl_snapshot_line line = {.struct_size = sizeof line};
+    json_t *array = json_array();
+    for (uint32_t i = 0; rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++) {
+        json_t *object = json_object();
+        set(object, "tag", text_of(line.tag), ok);
+        set(object, "file", text_or_null(line.file), ok);
+        set(object, "line", number(line.line), ok);
+        set(object, "name", text_or_null(line.name), ok);
+        set(object, "via_file", text_or_null(line.via_file), ok);
+        set(object, "via_line", number(line.via_line), ok);
+        set(object, "via_name", text_or_null(line.via_name), ok);
+        set(object, "module", text_or_null(line.module), ok);
+        set(object, "tensors", number(line.count), ok);
+        set(object, "bytes", number(line.bytes), ok);
+        append(array, object, ok);
+    }
+    return array;
+}
+
 static json_t *stage_to_json(const rvl_snapshot *snapshot, uint32_t index, bool *ok)
 {
     rvl_snapshot_stage stage = {.struct_size = sizeof stage};
@@ -148,6 +223,10 @@ static json_t *stage_to_json(const rvl_snapshot *snapshot, uint32_t index, bool 
     set(object, "num_alloc_retries", number(stage.num_alloc_retries), ok);
     set(object, "gap", gap, ok);
     set(object, "pinned_by", pinned_to_json(&stage, ok), ok);
+    if (snapshot->stages[index].holdings.part_count > 0) {
+        set(object, "at_peak", parts_to_json(snapshot, index, ok), ok);
+        set(object, "lines", lines_to_json(snapshot, index, ok), ok);
+    }
     return object;
 }
 

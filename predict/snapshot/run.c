@@ -16,9 +16,13 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/trace_element.h"
+#include "predict/snapshot/holdings.h"
 #include "predict/snapshot/tensors.h"
 
 #define STAGE_PREFIX "stage:"
+#define FLAGS                                                                                      \
+    (RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE | RVL_SNAPSHOT_HOLDERS |                       \
+     RVL_SNAPSHOT_ALL_FRAMES)
 /* Entries that are looked at for the request that gave memory back. */
 #define AHEAD_MAX 4096u
 /* What an entry tells the caller that began the run: begin again. */
@@ -260,6 +264,8 @@ static void take_peaks(rvli_run *run)
         run->epoch.allocated = bytes->allocated;
     if (bytes->reserved > run->epoch.at_peak.reserved)
         rvli_stages_peak(run);
+    if (rvli_stages_more(bytes, &run->epoch.held.bytes))
+        run->epoch.held = (rvli_held){*bytes, run->instant};
 }
 
 static rvl_status take_down(const rvli_run *run)
@@ -280,6 +286,7 @@ static rvl_status run_events(rvli_run *run)
             status = rvli_stages_pass(run, event->time_us);
         if (status == RVL_OK)
             status = on_event(run, i, event);
+        run->instant = i + 1;
         if (run->out_of_memory)
             status = RVL_ERR_HOST_OOM;
         take_peaks(run);
@@ -317,8 +324,10 @@ static uint64_t quietly(void *owner, rvli_change change, uint64_t addr, uint64_t
 
 static void clear_result(rvl_snapshot *result)
 {
-    for (uint32_t i = 0; i < result->facts.stage_count; i++)
+    for (uint32_t i = 0; i < result->facts.stage_count; i++) {
         free(result->stages[i].name);
+        rvli_holdings_clear(&result->stages[i].holdings);
+    }
     free(result->stages);
     *result = (rvl_snapshot){0};
 }
@@ -363,6 +372,7 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     run->epoch = (rvli_epoch){0};
     run->pinning_work = 0;
     run->last_us = 0;
+    run->instant = 0;
     if (run->tracer != NULL)
         rvli_tracer_clear(run->tracer);
     bool asked = run->changed || run->verify;
@@ -589,8 +599,7 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
     char message[sizeof rvli_error_get()->message] = "";
     rvl_status status = rvli_options_read(&known, sizeof known, options);
     if (status == RVL_OK)
-        status = rvli_flags_check(known.flags, RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE,
-                                  known.reserved);
+        status = rvli_flags_check(known.flags, FLAGS, known.reserved);
     if (status != RVL_OK)
         return status;
     if (path == NULL || snapshot_out == NULL)
@@ -605,6 +614,8 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
     if (status == RVL_OK)
         status = run_all(&run, &known);
     clear_run(&run);
+    if (status == RVL_OK && (known.flags & RVL_SNAPSHOT_HOLDERS))
+        status = rvli_holdings_find(&run, (known.flags & RVL_SNAPSHOT_ALL_FRAMES) != 0);
     if (status == RVL_OK && tensors != NULL)
         status = write_tensors(&run, tensors);
     free(run.bursts);

@@ -53,8 +53,43 @@ typedef enum rvli_note {
         RVLI_NOTE_COUNT
 } rvli_note;
 
+/* What a stage's reserved memory was for: the result of holdings.c. */
+typedef struct rvli_held_part {
+    char *tag;
+    char *module; /* NULL: none */
+    uint64_t bytes;
+} rvli_held_part;
+
+typedef struct rvli_held_line {
+    char *tag;
+    char *name; /* function; NULL: there is no stack */
+    char *file;
+    char *via_name; /* NULL: no package between the program and PyTorch */
+    char *via_file;
+    char *module; /* NULL: not known */
+    uint32_t line;
+    uint32_t via_line;
+    uint64_t bytes;
+    uint64_t count; /* tensors */
+} rvli_held_line;
+
+typedef struct rvli_holdings {
+    rvli_held_part *parts; /* the largest first */
+    rvli_held_line *lines;
+    uint32_t part_count;
+    uint32_t line_count;
+} rvli_holdings;
+
+/* The instant of a peak: of those with most reserved the one with most allocated. */
+typedef struct rvli_held {
+    rvli_bytes bytes;
+    uint32_t instant; /* so many entries had happened */
+} rvli_held;
+
 typedef struct rvli_snapshot_stage {
     char *name;
+    rvli_held held;
+    rvli_holdings holdings;
     uint64_t peak_allocated;
     rvli_bytes at_peak; /* when reserved was highest */
     uint64_t end_reserved;
@@ -79,6 +114,7 @@ struct rvl_snapshot {
 typedef struct rvli_epoch {
     uint64_t allocated;
     rvli_bytes at_peak;
+    rvli_held held;
     uint64_t pinned;
     uint64_t pinning_event;
     uint64_t pinning_size;
@@ -144,6 +180,7 @@ typedef struct rvli_run {
     rvli_epoch epoch;
     rvli_tracer *tracer; /* NULL: nobody wants a trace */
     int64_t last_us;     /* time of the entry that is looked at */
+    uint32_t instant;    /* so many entries have happened */
 } rvli_run;
 
 static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t index)
@@ -163,6 +200,8 @@ rvl_status rvli_stages_pass(rvli_run *run, int64_t time_us);
 rvl_status rvli_stages_end(rvli_run *run);
 /* Takes a new peak of reserved bytes. */
 void rvli_stages_peak(rvli_run *run);
+/* Whether more is held: more reserved, or as much and more of it allocated. */
+bool rvli_stages_more(const rvli_bytes *bytes, const rvli_bytes *than);
 
 /* ---- segments.c ---- */
 

@@ -182,9 +182,16 @@ void rvli_stages_peak(rvli_run *run)
     run->epoch.pinning_addr = block->addr;
 }
 
+bool rvli_stages_more(const rvli_bytes *bytes, const rvli_bytes *than)
+{
+    return bytes->reserved > than->reserved ||
+           (bytes->reserved == than->reserved && bytes->allocated > than->allocated);
+}
+
 static void begin_epoch(rvli_run *run)
 {
     run->epoch.allocated = run->allocator.bytes.allocated;
+    run->epoch.held = (rvli_held){run->allocator.bytes, run->instant};
     rvli_stages_peak(run);
 }
 
@@ -197,6 +204,8 @@ static void give_peaks(rvli_run *run)
             continue;
         if (epoch->allocated > stage->peak_allocated)
             stage->peak_allocated = epoch->allocated;
+        if (!stage->seen || rvli_stages_more(&epoch->held.bytes, &stage->held.bytes))
+            stage->held = epoch->held;
         if (stage->seen && epoch->at_peak.reserved <= stage->at_peak.reserved)
             continue;
         stage->seen = true;

@@ -106,7 +106,7 @@ function frameText(made, frame, whole) {
     return `${texts[frames.name[frame]] || '?'} (${whole ? file : baseName(file)}${line > 0 ? ':' + line : ''})`;
 }
 /* The innermost frame of the program itself, not of PyTorch or another package. */
-const FOREIGN = /\/torch\/|\/site-packages\/|\/dist-packages\/|^<|\.(cpp|cu|h|so)$|\/_reveille_tensors\.py$|\?\?/;
+const FOREIGN = /^$|\/torch\/|\/site-packages\/|\/dist-packages\/|\/lib\/python3\.|^<|\.(c|cc|cpp|cxx|cu|cuh|h|hpp|so)$|\/_reveille_\w+\.py$|\?\?/;
 function siteText(made, call) {
     const frames = stackOf(made, call);
     if (frames.length === 0) return 'no stack';

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/* From tensors to tags and lines (predict/snapshot/holdings.h). */
+#include "predict/snapshot/holdings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intmap.h"
+#include "predict/snapshot/observed.h"
+
+#define ROUNDING 512u /* PyTorch's blocks are multiples of it */
+/* Tensors that are looked at, in all stages: with more, the last stages are without. */
+#define WORK_MAX (UINT64_C(1) << 31)
+#define TAGS_MAX 1024u
+
+/* X(NAME, text): the tags that follow from rules. */
+#define TAG_MAP(X)                                                                                 \
+    X(TENSORS, "tensors")                                                                          \
+    X(WEIGHTS, "weights")                                                                          \
+    X(GATHERED, "gathered weights")                                                                \
+    X(GRADIENTS, "gradients")                                                                      \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(ACTIVATIONS, "activations")                                                                  \
+    X(TEMPORARY, "temporary")                                                                      \
+    X(CACHE, "KV cache")                                                                           \
+    X(GRAPHS, "graphs")                                                                            \
+    X(OTHER, "other tensors")                                                                      \
+    X(ROUNDED, "rounding")                                                                         \
+    X(PENDING, "pending")                                                                          \
+    X(CACHED, "cached")
+
+typedef enum tag_number {
+#define TAG_ENUM(name, text) TAG_##name,
+    TAG_MAP(TAG_ENUM)
+#undef TAG_ENUM
+        TAG_RULES
+} tag_number;
+
+/* What is true of every tensor with a stack. */
+typedef struct stack_facts {
+    rvli_place place;
+    uint16_t module; /* + 1; 0: none */
+    uint8_t tag;     /* tag_number that the functions on it say; TAG_TENSORS: none */
+    bool known;
+    bool forward;   /* a module computes */
+    bool recompute; /* a checkpoint does, in the backward pass */
+} stack_facts;
+
+/* What is true of a tensor at every instant. */
+typedef struct tensor_facts {
+    uint16_t tag;
+    uint16_t module;
+    bool is_private; /* in a pool of a graph */
+    uint32_t phase;  /* of a tensor without a stack: of `observed.phases` + 1 */
+} tensor_facts;
+
+typedef struct finder {
+    const rvli_run *run;
+    const rvli_recording *recording;
+    const rvli_pickle *pickle;
+    rvli_observed observed;
+    rvli_tensors tensors;
+    uint8_t *kinds;      /* by frame */
+    stack_facts *stacks; /* by stack */
+    tensor_facts *facts; /* by tensor */
+    rvli_piece tags[TAGS_MAX];
+    uint32_t tag_count;
+    uint64_t work;
+    bool all_frames;
+} finder;
+
+/* ---- Texts ---- */
+
+static rvli_piece piece_of(const char *text)
+{
+    return (rvli_piece){text, (uint32_t)strlen(text)};
+}
+
+static rvli_piece text_of(const finder *from, uint32_t text)
+{
+    if (text == 0)
+        return (rvli_piece){"", 0};
+    const rvli_text_row *row = &from->pickle->texts[text - 1];
+    return (rvli_piece){(const char *)from->pickle->data + row->at, row->length};
+}
+
+static bool same(rvli_piece left, rvli_piece right)
+{
+    return left.length == right.length &&
+           (left.length == 0 || memcmp(left.text, right.text, left.length) == 0);
+}
+
+static bool has(rvli_piece piece, const char *part)
+{
+    return piece.length > 0 && memmem(piece.text, piece.length, part, strlen(part)) != NULL;
+}
+
+/* The number of a tag, which is added if it is new. Of too many the last ones are other tensors. */
+static uint16_t tag_named(finder *from, rvli_piece name)
+{
+    for (uint32_t i = 0; i < from->tag_count; i++) {
+        if (same(from->tags[i], name))
+            return (uint16_t)i;
+    }
+    if (from->tag_count == TAGS_MAX)
+        return TAG_OTHER;
+    from->tags[from->tag_count] = name;
+    return (uint16_t)from->tag_count++;
+}
+
+/* ---- What a stack says ---- */
+
+/*
+ * Functions of PyTorch's that make memory for one purpose: FSDP's gathers and reductions, the
+ * buckets of DDP. Caches of keys and values are known by the names that engines give them.
+ */
+static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
+{
+    const rvli_frame_row *row = &from->pickle->frames[frame];
+    rvli_piece file = text_of(from, row->file), name = text_of(from, row->name);
+    bool torch = from->kinds[frame] == RVLI_FRAME_TORCH;
+    if (torch && has(file, "/fsdp/") && (has(name, "all_gather") || has(name, "unshard")))
+        facts->tag = TAG_GATHERED;
+    else if (torch &&
+             ((has(file, "/fsdp/") && has(name, "reduce")) ||
+              has(file, "/nn/parallel/distributed.py")) &&
+             facts->tag == TAG_TENSORS && !has(name, "forward"))
+        facts->tag = TAG_GRADIENTS;
+    else if (!torch && from->kinds[frame] <= RVLI_FRAME_PACKAGE &&
+             (has(name, "kv_cache") || has(file, "/cache_utils.py")))
+        facts->tag = TAG_CACHE;
+    facts->forward = facts->forward || (torch && has(name, "_call_impl"));
+    facts->recompute = facts->recompute ||
+                       (torch && has(file, "/utils/checkpoint.py") &&
+                        (has(name, "recompute") || has(name, "unpack") || has(name, "backward")));
+}
+
+/* The innermost class of modules with a line on the stack: later frames are further in. */
+static void look_for_module(const finder *from, stack_facts *facts, uint32_t frame)
+{
+    const rvli_frame_row *row = &from->pickle->frames[frame];
+    if (from->kinds[frame] > RVLI_FRAME_PACKAGE || row->line == 0)
+        return;
+    rvli_piece file = text_of(from, row->file);
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; i < from->observed.module_count && i < UINT16_MAX; i++) {
+        const rvli_module *module = &from->observed.modules[i];
+        if (row->line >= module->first && row->line <= module->last && same(module->file, file) &&
+            (found == SIZE_MAX || module->first > from->observed.modules[found].first))
+            found = i;
+    }
+    if (found != SIZE_MAX)
+        facts->module = (uint16_t)(found + 1);
+}
+
+static const stack_facts *facts_of_stack(finder *from, uint32_t stack)
+{
+    static const stack_facts none = {0};
+    if (stack == 0)
+        return &none;
+    stack_facts *facts = &from->stacks[stack - 1];
+    if (facts->known)
+        return facts;
+    facts->known = true;
+    facts->place = rvli_frames_place(from->pickle, from->kinds, stack, from->all_frames);
+    for (uint32_t node = stack; node > 0; node = from->pickle->stacks[node - 1].inner) {
+        look_at_frame(from, facts, from->pickle->stacks[node - 1].frame);
+        look_for_module(from, facts, from->pickle->stacks[node - 1].frame);
+    }
+    return facts;
+}
+
+/* ---- What a tensor is for ---- */
+
+/* What the program or PyTorch's profiler wrote on it, in our words. */
+static bool tag_of_label(finder *from, uint32_t label, uint16_t *tag_out)
+{
+    static const struct {
+        const char *said;
+        tag_number tag;
+    } words[] = {{"parameter", TAG_WEIGHTS},
+                 {"weight", TAG_WEIGHTS},
+                 {"gradient", TAG_GRADIENTS},
+                 {"optimizer_state", TAG_OPTIMIZER},
+                 {"activation", TAG_ACTIVATIONS},
+                 {"autograd_detail", TAG_TEMPORARY},
+                 {"input", TAG_OTHER}};
+    rvli_piece said = text_of(from, label);
+    if (said.length == 0 || said.length > 255 || same(said, piece_of("unknown")) ||
+        (said.length > 4 && memcmp(said.text, "rvl:", 4) == 0))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (same(said, piece_of(words[i].said))) {
+            *tag_out = (uint16_t)words[i].tag;
+            return true;
+        }
+    }
+    *tag_out = tag_named(from, said);
+    return true;
+}
+
+/* What was seen at its address while it was live. */
+static bool tag_of_seen(finder *from, const rvli_tensor *tensor, uint16_t *tag_out)
+{
+    const rvli_observed *observed = &from->observed;
+    size_t low = 0, high = observed->seen_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (observed->seen[middle].addr < tensor->addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < observed->seen_count && observed->seen[low].addr < tensor->addr + tensor->size;
+         low++) {
+        const rvli_seen *seen = &observed->seen[low];
+        if (seen->instant >= tensor->begin && (seen->instant < tensor->end)) {
+            *tag_out = tag_named(from, seen->tag);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first pass of backward behind an instant; NULL: none. */
+static const rvli_phase *backward_after(const rvli_observed *observed, uint32_t instant)
+{
+    for (size_t i = 0; i < observed->phase_count; i++) {
+        if (observed->phases[i].begin > instant && observed->phases[i].kind == RVLI_PHASE_BACKWARD)
+            return &observed->phases[i];
+    }
+    return NULL;
+}
+
+static uint32_t end_of(const finder *from, const rvli_phase *phase)
+{
+    const rvli_phase *last = from->observed.phases + from->observed.phase_count - 1;
+    return phase < last ? phase[1].begin : from->recording->event_count;
+}
+
+/*
+ * What is live when a pass of backward begins, and was made for it, are activations. In a pass of
+ * backward itself it is what a checkpoint computes again. All else of these two goes soon.
+ */
+static uint16_t tag_of_lifetime(finder *from, const rvli_tensor *tensor, const stack_facts *stack)
+{
+    uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
+    const rvli_phase *phase = rvli_observed_phase(&from->observed, instant);
+    rvli_phase_kind kind = phase != NULL ? phase->kind : RVLI_PHASE_BETWEEN;
+    if (kind == RVLI_PHASE_BACKWARD)
+        return stack->recompute ? TAG_ACTIVATIONS : TAG_TEMPORARY;
+    if (kind == RVLI_PHASE_OPTIMIZER)
+        return TAG_TEMPORARY;
+    const rvli_phase *next = backward_after(&from->observed, instant);
+    if (next == NULL) /* the run ends in it, maybe since memory ran out */
+        return !stack->forward             ? TAG_OTHER
+               : tensor->end == RVLI_NEVER ? TAG_ACTIVATIONS
+                                           : TAG_TEMPORARY;
+    if (tensor->end <= next->begin)
+        return TAG_TEMPORARY;
+    return stack->forward || tensor->end <= end_of(from, next) ? TAG_ACTIVATIONS : TAG_OTHER;
+}
+
+/* The pool of a segment that an address is in at the end; 0: a common one. */
+static bool in_private_pool(const finder *from, uint64_t addr, uint32_t begin)
+{
+    const rvli_recording *recording = from->recording;
+    uint32_t low = 0, high = recording->segment_count;
+    if (begin > 0 && begin <= recording->event_count && recording->events[begin - 1].has_pool)
+        return recording->events[begin - 1].pool > 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (recording->segments[middle].addr <= addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || addr - recording->segments[low - 1].addr >= recording->segments[low - 1].size)
+        return false;
+    const rvli_segment_row *segment = &recording->segments[low - 1];
+    return segment->pool > 0 && begin >= segment->since;
+}
+
+static void look_at_tensor(finder *from, uint32_t index)
+{
+    const rvli_tensor *tensor = &from->tensors.list[index];
+    tensor_facts *facts = &from->facts[index];
+    const stack_facts *stack = facts_of_stack(from, tensor->stack);
+    uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
+    const rvli_phase *phase = rvli_observed_phase(&from->observed, instant);
+    facts->is_private = in_private_pool(from, tensor->addr, tensor->begin);
+    if (stack->place.own == 0 && phase != NULL && phase->file.length > 0)
+        facts->phase = (uint32_t)(phase - from->observed.phases) + 1;
+    if (facts->is_private)
+        facts->tag = TAG_GRAPHS;
+    else if (tag_of_label(from, tensor->label, &facts->tag))
+        return;
+    else if (stack->tag == TAG_GATHERED)
+        facts->tag = TAG_GATHERED;
+    else if (tag_of_seen(from, tensor, &facts->tag))
+        return;
+    else if (stack->tag != TAG_TENSORS)
+        facts->tag = stack->tag;
+    else if (from->observed.phase_count > 0)
+        facts->tag = tag_of_lifetime(from, tensor, stack);
+    if (facts->tag == TAG_ACTIVATIONS)
+        facts->module = stack->module;
+}
+
+/* ---- A stage ---- */
+
+/* Sums by what tells them apart, in the order in which they came. */
+typedef struct sums {
+    struct sum {
+        uint64_t bytes, count;
+        uint16_t tag, module;
+        uint32_t own, via, phase;
+    } * list;
+    uint32_t count, capacity;
+    rvli_intmap numbers;
+} sums;
+
+static rvl_status add(sums *to, struct sum what)
+{
+    uint64_t key = 1469598103934665603u, number = to->count;
+    const uint64_t parts[] = {what.tag, what.module, what.own, what.via, what.phase};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        key = (key ^ parts[i]) * 0x9e3779b97f4a7c15u;
+    key |= 1;
+    if (rvli_intmap_get(&to->numbers, key, &number)) {
+        to->list[number].bytes += what.bytes;
+        to->list[number].count += what.count;
+        return RVL_OK;
+    }
+    if (to->count == to->capacity) {
+        uint32_t capacity = to->capacity > 0 ? 2 * to->capacity : 64;
+        struct sum *list = realloc(to->list, capacity * sizeof *list);
+        if (list == NULL)
+            return RVL_ERR_HOST_OOM;
+        to->list = list;
+        to->capacity = capacity;
+    }
+    rvl_status status = rvli_intmap_insert(&to->numbers, key, number);
+    if (status == RVL_OK)
+        to->list[to->count++] = what;
+    return status;
+}
+
+static void clear(sums *of)
+{
+    free(of->list);
+    rvli_intmap_destroy(&of->numbers);
+    *of = (sums){0};
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct sum *left = a, *right = b;
+    if (left->bytes != right->bytes)
+        return left->bytes > right->bytes ? -1 : 1;
+    if (left->tag != right->tag)
+        return left->tag < right->tag ? -1 : 1;
+    if (left->module != right->module)
+        return left->module < right->module ? -1 : 1;
+    if (left->own != right->own)
+        return left->own < right->own ? -1 : 1;
+    return (left->via > right->via) - (left->via < right->via);
+}
+
+static char *copy(rvli_piece piece, bool *ok)
+{
+    char *text = strndup(piece.length > 0 ? piece.text : "", piece.length);
+    *ok = *ok && text != NULL;
+    return text;
+}
+
+static char *module_of(const finder *from, uint16_t module, bool *ok)
+{
+    return module > 0 ? copy(from->observed.modules[module - 1].name, ok) : NULL;
+}
+
+static rvl_status keep_parts(const finder *from, sums *parts, rvli_holdings *to)
+{
+    bool ok = true;
+    qsort(parts->list, parts->count, sizeof *parts->list, by_bytes);
+    to->parts = calloc(parts->count + (size_t)1, sizeof *to->parts);
+    for (uint32_t i = 0; to->parts != NULL && i < parts->count; i++) {
+        const struct sum *sum = &parts->list[i];
+        if (sum->bytes == 0)
+            continue;
+        to->parts[to->part_count++] = (rvli_held_part){.tag = copy(from->tags[sum->tag], &ok),
+                                                       .module = module_of(from, sum->module, &ok),
+                                                       .bytes = sum->bytes};
+    }
+    return ok && to->parts != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+}
+
+static void name_frame(const finder *from, uint32_t frame, char **name, char **file, uint32_t *line,
+                       bool *ok)
+{
+    const rvli_frame_row *row = &from->pickle->frames[frame - 1];
+    *name = copy(text_of(from, row->name), ok);
+    *file = copy(text_of(from, row->file), ok);
+    *line = row->line;
+}
+
+static rvl_status keep_lines(const finder *from, sums *lines, rvli_holdings *to)
+{
+    bool ok = true;
+    qsort(lines->list, lines->count, sizeof *lines->list, by_bytes);
+    uint32_t count = lines->count < RVLI_HOLDING_LINES ? lines->count : RVLI_HOLDING_LINES;
+    to->lines = calloc(count + (size_t)1, sizeof *to->lines);
+    for (uint32_t i = 0; to->lines != NULL && i < count; i++) {
+        const struct sum *sum = &lines->list[i];
+        rvli_held_line *line = &to->lines[to->line_count++];
+        *line = (rvli_held_line){.tag = copy(from->tags[sum->tag], &ok),
+                                 .module = module_of(from, sum->module, &ok),
+                                 .bytes = sum->bytes,
+                                 .count = sum->count};
+        if (sum->own > 0) {
+            name_frame(from, sum->own, &line->name, &line->file, &line->line, &ok);
+        } else if (sum->phase > 0) {
+            const rvli_phase *phase = &from->observed.phases[sum->phase - 1];
+            line->name = copy(phase->name, &ok);
+            line->file = copy(phase->file, &ok);
+            line->line = phase->line;
+        }
+        if (sum->via > 0)
+            name_frame(from, sum->via, &line->via_name, &line->via_file, &line->via_line, &ok);
+    }
+    return ok && to->lines != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What pools of graphs have, all of it: nothing else may use what is free there. */
+static uint64_t private_bytes(const finder *from, uint32_t instant)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < from->tensors.mapped_count; i++) {
+        const rvli_mapped *mapped = &from->tensors.mapped[i];
+        if (mapped->begin <= instant && mapped->end > instant &&
+            in_private_pool(from, mapped->addr, mapped->begin))
+            bytes += mapped->size;
+    }
+    return bytes;
+}
+
+/* What is reserved and no tensor: it is laid out so that the sum is right in every case. */
+static rvl_status add_rest(sums *parts, const rvli_bytes *bytes, uint64_t tensors,
+                           uint64_t private_rounding)
+{
+    uint64_t rest = bytes->reserved > tensors ? bytes->reserved - tensors : 0;
+    uint64_t rounding =
+        bytes->allocated > bytes->requested ? bytes->allocated - bytes->requested : 0;
+    rounding = rounding > private_rounding ? rounding - private_rounding : 0;
+    rounding = least(rounding, rest);
+    uint64_t pending = least(bytes->pending, rest - rounding);
+    rvl_status status = add(parts, (struct sum){.bytes = rounding, .tag = TAG_ROUNDED});
+    if (status == RVL_OK)
+        status = add(parts, (struct sum){.bytes = pending, .tag = TAG_PENDING});
+    if (status == RVL_OK)
+        status = add(parts, (struct sum){.bytes = rest - rounding - pending, .tag = TAG_CACHED});
+    return status;
+}
+
+static struct sum line_of(const finder *from, uint32_t index)
+{
+    const rvli_tensor *tensor = &from->tensors.list[index];
+    const tensor_facts *facts = &from->facts[index];
+    rvli_place place = tensor->stack > 0 ? from->stacks[tensor->stack - 1].place : (rvli_place){0};
+    uint16_t module = tensor->stack > 0 ? from->stacks[tensor->stack - 1].module : 0;
+    return (struct sum){.bytes = tensor->size,
+                        .count = 1,
+                        .tag = facts->tag,
+                        .module = module,
+                        .own = place.own,
+                        .via = place.via,
+                        .phase = facts->phase};
+}
+
+static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums *lines)
+{
+    rvl_status status = RVL_OK;
+    uint64_t private_rounding = 0, tensors = 0;
+    for (uint32_t i = 0; i < from->tensors.count && status == RVL_OK; i++) {
+        const rvli_tensor *tensor = &from->tensors.list[i];
+        const tensor_facts *facts = &from->facts[i];
+        if (tensor->begin > held->instant || tensor->end <= held->instant)
+            continue;
+        status = add(lines, line_of(from, i));
+        if (facts->is_private) {
+            private_rounding += (ROUNDING - tensor->size % ROUNDING) % ROUNDING;
+            continue;
+        }
+        tensors += tensor->size;
+        if (status == RVL_OK)
+            status = add(
+                parts,
+                (struct sum){.bytes = tensor->size, .tag = facts->tag, .module = facts->module});
+    }
+    /* With other settings the model may have less reserved than was recorded. */
+    uint64_t reserved = held->bytes.reserved;
+    uint64_t graphs =
+        least(private_bytes(from, held->instant), reserved > tensors ? reserved - tensors : 0);
+    if (graphs > 0 && status == RVL_OK)
+        status = add(parts, (struct sum){.bytes = graphs, .tag = TAG_GRAPHS});
+    return status == RVL_OK ? add_rest(parts, &held->bytes, tensors + graphs, private_rounding)
+                            : status;
+}
+
+static rvl_status find_stage(finder *from, rvli_snapshot_stage *stage)
+{
+    sums parts = {0}, lines = {0};
+    from->work += from->tensors.count;
+    if (from->work > WORK_MAX)
+        return RVL_OK;
+    rvl_status status = sum_up(from, &stage->held, &parts, &lines);
+    if (status == RVL_OK)
+        status = keep_parts(from, &parts, &stage->holdings);
+    if (status == RVL_OK)
+        status = keep_lines(from, &lines, &stage->holdings);
+    clear(&parts);
+    clear(&lines);
+    return status;
+}
+
+/* ---- All stages ---- */
+
+static rvl_status begin(finder *from)
+{
+    static const char *const rules[TAG_RULES] = {
+#define TAG_TEXT(name, text) text,
+        TAG_MAP(TAG_TEXT)
+#undef TAG_TEXT
+    };
+    for (; from->tag_count < TAG_RULES; from->tag_count++)
+        from->tags[from->tag_count] = piece_of(rules[from->tag_count]);
+    rvl_status status = rvli_observed_read(from->recording, &from->observed);
+    if (status == RVL_OK)
+        status = rvli_tensors_find(from->recording, &from->tensors);
+    if (status != RVL_OK)
+        return status;
+    from->kinds = rvli_frames_kinds(from->pickle);
+    from->stacks = calloc(from->pickle->stack_count + (size_t)1, sizeof *from->stacks);
+    from->facts = calloc(from->tensors.count + (size_t)1, sizeof *from->facts);
+    return from->kinds != NULL && from->stacks != NULL && from->facts != NULL ? RVL_OK
+                                                                              : RVL_ERR_HOST_OOM;
+}
+
+rvl_status rvli_holdings_find(rvli_run *run, bool all_frames)
+{
+    finder from = {.run = run,
+                   .recording = &run->recording,
+                   .pickle = &run->recording.pickle,
+                   .all_frames = all_frames};
+    rvl_status status = begin(&from);
+    for (uint32_t i = 0; i < from.tensors.count && status == RVL_OK; i++)
+        look_at_tensor(&from, i);
+    for (uint32_t i = 0; i < run->result->facts.stage_count && status == RVL_OK; i++)
+        status = find_stage(&from, &run->result->stages[i]);
+    free(from.kinds);
+    free(from.stacks);
+    free(from.facts);
+    rvli_tensors_clear(&from.tensors);
+    rvli_observed_clear(&from.observed);
+    return status;
+}
+
+void rvli_holdings_clear(rvli_holdings *holdings)
+{
+    for (uint32_t i = 0; i < holdings->part_count; i++) {
+        free(holdings->parts[i].tag);
+        free(holdings->parts[i].module);
+    }
+    for (uint32_t i = 0; i < holdings->line_count; i++) {
+        rvli_held_line *line = &holdings->lines[i];
+        free(line->tag);
+        free(line->name);
+        free(line->file);
+        free(line->via_name);
+        free(line->via_file);
+        free(line->module);
+    }
+    free(holdings->parts);
+    free(holdings->lines);
+    *holdings = (rvli_holdings){0};
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+#include "predict/snapshot/observed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "reveille:"
+#define LABEL "rvl:"
+#define NUMBER_DIGITS_MAX 9u
+
+/* ---- Words ---- */
+
+static rvli_piece next_word(rvli_piece *rest)
+{
+    const char *blank = rest->length > 0 ? memchr(rest->text, ' ', rest->length) : NULL;
+    rvli_piece word = *rest;
+    if (blank != NULL)
+        word.length = (uint32_t)(blank - rest->text);
+    uint32_t taken = word.length + (blank != NULL ? 1 : 0);
+    rest->text += taken;
+    rest->length -= taken;
+    return word;
+}
+
+static bool is(rvli_piece piece, const char *text)
+{
+    return piece.length == strlen(text) && memcmp(piece.text, text, piece.length) == 0;
+}
+
+/* 0: no number. */
+static uint32_t number_of(rvli_piece word)
+{
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < word.length; i++) {
+        if (word.text[i] < '0' || word.text[i] > '9' || i >= NUMBER_DIGITS_MAX)
+            return 0;
+        number = number * 10 + (uint32_t)(word.text[i] - '0');
+    }
+    return number;
+}
+
+static rvli_piece known(rvli_piece piece)
+{
+    return is(piece, "-") ? (rvli_piece){0} : piece;
+}
+
+/* The address that the list begins with, which goes from it; 0: none, or no number. */
+static uint64_t next_address(rvli_piece *list)
+{
+    uint64_t addr = 0;
+    uint32_t i = 0;
+    for (; i < list->length && list->text[i] != ','; i++) {
+        char digit = list->text[i];
+        if (digit >= '0' && digit <= '9')
+            addr = addr << 4 | (uint64_t)(digit - '0');
+        else if (digit >= 'a' && digit <= 'f')
+            addr = addr << 4 | (uint64_t)(digit - 'a' + 10);
+    }
+    i += i < list->length ? 1 : 0;
+    list->text += i;
+    list->length -= i;
+    return addr;
+}
+
+/* ---- Reading ---- */
+
+/* Whether an annotation is ours; its name without the prefix. */
+static bool is_ours(const rvli_recording *recording, uint32_t index, rvli_piece *rest)
+{
+    const rvli_annotation_row *row = &recording->annotations[index];
+    size_t prefix = strlen(PREFIX);
+    const char *text = (const char *)recording->pickle.data + row->name_at;
+    if (row->name_length <= prefix || memcmp(text, PREFIX, prefix) != 0)
+        return false;
+    *rest = (rvli_piece){text + prefix, row->name_length - (uint32_t)prefix};
+    return true;
+}
+
+static size_t count_addresses(rvli_piece list)
+{
+    size_t count = list.length > 0 ? 1 : 0;
+    for (uint32_t i = 0; i < list.length; i++)
+        count += list.text[i] == ',' ? 1 : 0;
+    return count;
+}
+
+static rvl_status make_room(const rvli_recording *recording, rvli_observed *observed)
+{
+    size_t phases = 0, modules = 0, seen = 0;
+    for (uint32_t i = 0; i < recording->annotation_count; i++) {
+        rvli_piece rest;
+        if (!is_ours(recording, i, &rest))
+            continue;
+        rvli_piece word = next_word(&rest);
+        phases += is(word, "phase") ? 1 : 0;
+        modules += is(word, "module") ? 1 : 0;
+        seen += is(word, "seen") ? count_addresses(rest) : 0;
+    }
+    observed->phases = calloc(phases + 1, sizeof *observed->phases);
+    observed->modules = calloc(modules + 1, sizeof *observed->modules);
+    observed->seen = calloc(seen + 1, sizeof *observed->seen);
+    return observed->phases != NULL && observed->modules != NULL && observed->seen != NULL
+               ? RVL_OK
+               : RVL_ERR_HOST_OOM;
+}
+
+static void read_phase(rvli_observed *observed, rvli_piece rest, uint32_t end)
+{
+    rvli_phase phase = {.number = number_of(next_word(&rest)), .begin = end};
+    rvli_piece kind = next_word(&rest);
+    phase.kind = is(kind, "backward")    ? RVLI_PHASE_BACKWARD
+                 : is(kind, "optimizer") ? RVLI_PHASE_OPTIMIZER
+                                         : RVLI_PHASE_BETWEEN;
+    phase.line = number_of(next_word(&rest));
+    phase.name = known(next_word(&rest));
+    phase.file = known(rest);
+    if (phase.number > 0)
+        observed->phases[observed->phase_count++] = phase;
+}
+
+static void read_module(rvli_observed *observed, rvli_piece rest)
+{
+    rvli_module module = {.first = number_of(next_word(&rest)),
+                          .last = number_of(next_word(&rest))};
+    module.name = next_word(&rest);
+    module.file = rest;
+    if (module.first > 0 && module.last >= module.first && module.name.length > 0)
+        observed->modules[observed->module_count++] = module;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const rvli_phase *left = a, *right = b;
+    return (left->number > right->number) - (left->number < right->number);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const rvli_seen *left = a, *right = b;
+    if (left->addr != right->addr)
+        return left->addr < right->addr ? -1 : 1;
+    return (left->instant > right->instant) - (left->instant < right->instant);
+}
+
+/* The number that the label of an entry says; 0: none. */
+static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
+{
+    const rvli_text_row *row = &pickle->texts[label - 1];
+    const char *text = (const char *)pickle->data + row->at;
+    size_t prefix = strlen(LABEL);
+    if (row->length <= prefix || memcmp(text, LABEL, prefix) != 0)
+        return 0;
+    return number_of((rvli_piece){text + prefix, row->length - (uint32_t)prefix});
+}
+
+/* A phase begins before the first entry that is of it, or of one behind it. */
+static void find_begins(const rvli_recording *recording, rvli_observed *observed)
+{
+    uint32_t last = 0, number = 0;
+    size_t next = 0;
+    for (uint32_t i = 0; i < recording->event_count; i++) {
+        uint32_t label = recording->events[i].label;
+        if (label == 0 || label == last)
+            continue;
+        last = label;
+        number = number_of_label(&recording->pickle, label);
+        while (next < observed->phase_count && observed->phases[next].number <= number)
+            observed->phases[next++].begin = i;
+    }
+}
+
+/* The instant at which a phase begins. Of one that is not told of: the end. */
+static uint32_t begin_of(const rvli_observed *observed, uint32_t number, uint32_t end)
+{
+    size_t low = 0, high = observed->phase_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (observed->phases[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < observed->phase_count ? observed->phases[low].begin : end;
+}
+
+static void read_seen(rvli_observed *observed, rvli_piece rest, uint32_t end)
+{
+    uint32_t number = number_of(next_word(&rest));
+    rvli_piece tag = next_word(&rest);
+    uint32_t instant = begin_of(observed, number, end);
+    while (rest.length > 0) {
+        uint64_t addr = next_address(&rest);
+        if (addr != 0 && number > 0)
+            observed->seen[observed->seen_count++] = (rvli_seen){addr, instant, tag};
+    }
+}
+
+rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out)
+{
+    rvli_observed observed = {0};
+    rvli_piece rest;
+    rvl_status status = make_room(recording, &observed);
+    if (status != RVL_OK) {
+        rvli_observed_clear(&observed);
+        return status;
+    }
+    for (uint32_t i = 0; i < recording->annotation_count; i++) {
+        if (!is_ours(recording, i, &rest))
+            continue;
+        rvli_piece word = next_word(&rest);
+        if (is(word, "phase"))
+            read_phase(&observed, rest, recording->event_count);
+        else if (is(word, "module"))
+            read_module(&observed, rest);
+    }
+    qsort(observed.phases, observed.phase_count, sizeof *observed.phases, by_number);
+    find_begins(recording, &observed);
+    for (uint32_t i = 0; i < recording->annotation_count; i++) {
+        if (is_ours(recording, i, &rest) && is(next_word(&rest), "seen"))
+            read_seen(&observed, rest, recording->event_count);
+    }
+    qsort(observed.seen, observed.seen_count, sizeof *observed.seen, by_address);
+    *observed_out = observed;
+    return RVL_OK;
+}
+
+void rvli_observed_clear(rvli_observed *observed)
+{
+    free(observed->phases);
+    free(observed->seen);
+    free(observed->modules);
+    *observed = (rvli_observed){0};
+}
+
+const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant)
+{
+    size_t low = 0, high = observed->phase_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (observed->phases[middle].begin <= instant)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? &observed->phases[low - 1] : NULL;
+}

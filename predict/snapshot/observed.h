@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What `reveille run` has seen while a program ran, beside PyTorch's own history.
+ *
+ * It stands in the file among the annotations, in ones with names that begin with "reveille:". The run
+ * is cut into phases, numbered from 1: a pass of backward, a step of an optimizer, and what is
+ * between them. Each entry of the trace says its phase ("rvl:7", as user_metadata). The names are
+ *
+ *   reveille:phase NUMBER KIND LINE NAME FILE     KIND: backward, optimizer, between
+ *   reveille:seen NUMBER TAG ADDRESS...           at the begin of that phase; addresses are
+ *                                                 hexadecimal, with commas between them
+ *   reveille:module FIRST LAST NAME FILE          the lines of a class of modules
+ *
+ * A blank ends a word, and FILE is the rest. LINE, NAME and FILE are those of the program's line
+ * that called backward or the step; 0, - and - where there is none. What is not so is passed over.
+ */
+#ifndef RVL_PREDICT_SNAPSHOT_OBSERVED_H
+#define RVL_PREDICT_SNAPSHOT_OBSERVED_H
+
+#include "predict/snapshot/recording.h"
+
+typedef enum rvli_phase_kind {
+    RVLI_PHASE_BETWEEN,
+    RVLI_PHASE_BACKWARD,
+    RVLI_PHASE_OPTIMIZER
+} rvli_phase_kind;
+
+/* A piece of the file, which does not end with a NUL. */
+typedef struct rvli_piece {
+    const char *text;
+    uint32_t length;
+} rvli_piece;
+
+typedef struct rvli_phase {
+    uint32_t number;
+    uint32_t begin; /* the instant */
+    rvli_phase_kind kind;
+    uint32_t line;
+    rvli_piece name, file; /* length 0: not known */
+} rvli_phase;
+
+/* Something at an address that was a tensor for a purpose at an instant. */
+typedef struct rvli_seen {
+    uint64_t addr;
+    uint32_t instant;
+    rvli_piece tag;
+} rvli_seen;
+
+typedef struct rvli_module {
+    rvli_piece name, file;
+    uint32_t first, last;
+} rvli_module;
+
+typedef struct rvli_observed {
+    rvli_phase *phases; /* by number */
+    rvli_seen *seen;    /* by address, then instant */
+    rvli_module *modules;
+    size_t phase_count, seen_count, module_count;
+} rvli_observed;
+
+/* RVL_OK or RVL_ERR_HOST_OOM. After RVL_OK the caller clears it. */
+rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out);
+void rvli_observed_clear(rvli_observed *observed);
+
+/* The phase that an instant lies in; NULL: none is known. */
+const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant);
+
+#endif
