@@ -45,6 +45,7 @@ RVLI_BACKEND_DIGEST_MAP(STUB)
 RVLI_BACKEND_PREFETCH_MAP(HINT_STUB)
 RVLI_BACKEND_HOST_MAP(STUB)
 RVLI_BACKEND_SHARE_MAP(STUB)
+RVLI_BACKEND_PROCESS_MAP(STUB)
 #undef STUB
 #undef HINT_STUB
 
@@ -64,6 +65,12 @@ static bool fill_groups(rvli_backend_ops *ops)
 {
     if ((ops->export_block == NULL) != (ops->import_block == NULL))
         return false;
+    unsigned count = 0, all = 0;
+#define COUNT_OP(name, parameters, arguments) count += ops->name != NULL, all++;
+    RVLI_BACKEND_PROCESS_MAP(COUNT_OP)
+#undef COUNT_OP
+    if (count != 0 && count != all)
+        return false;
 #define FILL_OP(name, parameters, arguments)                                                       \
     if (ops->name == NULL)                                                                         \
         ops->name = stub_##name;
@@ -72,6 +79,7 @@ static bool fill_groups(rvli_backend_ops *ops)
     RVLI_BACKEND_PREFETCH_MAP(FILL_OP)
     RVLI_BACKEND_HOST_MAP(FILL_OP)
     RVLI_BACKEND_SHARE_MAP(FILL_OP)
+    RVLI_BACKEND_PROCESS_MAP(FILL_OP)
 #undef FILL_OP
     return true;
 }

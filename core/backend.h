@@ -5,7 +5,7 @@
  * Policy, rounding, accounting, states and the order of calls live in core, so that simulated and
  * real runs execute the same code. A backend never calls back into core; it may use base/.
  *
- * Rules for every op:
+ * Rules forevery op:
  *  - Returns RVL_OK, or fills the thread's error record (base/error.h: message, native code) and
  *    returns its status. A failed op has changed nothing and written no output.
  *  - Thread-safe against every other op of the same backend instance.
@@ -45,6 +45,14 @@ typedef struct rvli_device_facts {
     rvl_cost_model cost;        /* what calls and copies are expected to cost */
     rvl_cost_waits waits;       /* and what is waited for on top */
 } rvli_device_facts;
+
+/* Where a process is, as its driver says. */
+typedef enum rvli_process_state {
+    RVLI_PROCESS_RUNNING,
+    RVLI_PROCESS_LOCKED,
+    RVLI_PROCESS_AWAY, /* off its devices */
+    RVLI_PROCESS_LOST, /* and can never come back */
+} rvli_process_state;
 
 /* Host memory of host_alloc; rvl_host_memory says what each field is. */
 typedef struct rvli_host_facts {
@@ -137,6 +145,20 @@ typedef struct rvli_host_facts {
  * Group "share" (exportable blocks between processes):
  *   export_block  A file descriptor that names the block; the caller closes it.
  *   import_block  The block that a file descriptor names; released like any other.
+ * Group "process" (the whole process off its devices, and back). Between the lock and the unlock no
+ * op of another group may be called: it would wait, or fail.
+ *   process_check       What forbids it, found without trying. RVL_ERR_NOT_SUPPORTED: the driver
+ *                       cannot do this, or nobody says what process_room asks; RVL_ERR_BUSY: events
+ *                       of another process are open here.
+ *   process_state       Where the process is. RVL_ERR_NOT_SUPPORTED: the driver cannot do this.
+ *   process_lock        Waits until the devices are idle, and holds up every later call of the
+ *                       process. RVL_ERR_TIMEOUT after timeout_ms (0: waits forever).
+ *   process_checkpoint  Moves what the process has on its devices to host memory. It is locked
+ *                       before, and off its devices after that.
+ *   process_restore     Moves it back. Where there is no room the process is lost: see
+ *                       process_room first.
+ *   process_unlock      Calls go on.
+ *   process_room        Free bytes of a device, all processes counted, in every state of this one.
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
     X(external_set, (void *self, int device, uint64_t bytes), (self, device, bytes))
@@ -155,6 +177,14 @@ typedef struct rvli_host_facts {
       (self, device, block, fd_out))                                                               \
     X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out),       \
       (self, device, fd, size, block_out))
+#define RVLI_BACKEND_PROCESS_MAP(X)                                                                \
+    X(process_check, (void *self), (self))                                                         \
+    X(process_state, (void *self, rvli_process_state *state_out), (self, state_out))               \
+    X(process_lock, (void *self, uint32_t timeout_ms), (self, timeout_ms))                         \
+    X(process_checkpoint, (void *self), (self))                                                    \
+    X(process_restore, (void *self), (self))                                                       \
+    X(process_unlock, (void *self), (self))                                                        \
+    X(process_room, (void *self, int device, uint64_t *free_out), (self, device, free_out))
 
 #define RVLI_BACKEND_ALL_OPS_MAP(X)                                                                \
     RVLI_BACKEND_OP_MAP(X)                                                                         \
@@ -162,7 +192,8 @@ typedef struct rvli_host_facts {
     RVLI_BACKEND_DIGEST_MAP(X)                                                                     \
     RVLI_BACKEND_PREFETCH_MAP(X)                                                                   \
     RVLI_BACKEND_HOST_MAP(X)                                                                       \
-    RVLI_BACKEND_SHARE_MAP(X)
+    RVLI_BACKEND_SHARE_MAP(X)                                                                      \
+    RVLI_BACKEND_PROCESS_MAP(X)
 
 typedef enum rvli_op {
 #define RVLI_OP_ENUM(name, parameters, arguments) RVLI_OP_##name,

@@ -15,6 +15,7 @@
 #include "core/backup/store/client.h"
 #include "core/learn_ops.h"
 #include "core/log_ops.h"
+#include "core/obstacles.h"
 #include "core/prefetch.h"
 #include "core/tables.h"
 #include "core/listener.h"
@@ -172,6 +173,9 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     if (context_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "context_out is NULL");
 
+    status = rvli_sleep_check_open(ops);
+    if (status != RVL_OK)
+        return status;
     rvl_context *context = new_context(&options);
     if (context == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");

@@ -53,6 +53,32 @@ void rvli_log(const rvl_context *context, rvl_log_level level, const char *messa
     rvli_callback_leave();
 }
 
+/* ---- A process that sleeps ---- */
+
+static _Thread_local int sleeper_depth __attribute__((tls_model("initial-exec")));
+
+void rvli_sleeper_enter(void)
+{
+    sleeper_depth++;
+}
+
+void rvli_sleeper_leave(void)
+{
+    sleeper_depth--;
+}
+
+/* A call would wait in the driver until somebody wakes the process. */
+static rvl_status refuse_asleep(int state)
+{
+    if (state == RVLI_SLEEP_LOST)
+        return rvli_error(RVL_ERR_DEVICE_LOST, "the driver could not bring the process back to its "
+                                               "devices: end it, and start it again");
+    return rvli_error(RVL_ERR_STATE,
+                      state == RVLI_ASLEEP
+                          ? "the process is asleep: rvl_wake_up() first"
+                          : "the process is going to sleep, or waking: wait for that");
+}
+
 /* ---- Checks ---- */
 
 rvl_status rvli_context_check(const rvl_context *context)
@@ -61,7 +87,8 @@ rvl_status rvli_context_check(const rvl_context *context)
         return rvli_error(RVL_ERR_INVALID, "the context is NULL");
     if (context->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
         return rvli_error(RVL_ERR_FORKED, "the context was opened before fork: open one here");
-    return RVL_OK;
+    int state = atomic_load_explicit(&context->sleep.state, memory_order_relaxed);
+    return state == RVLI_AWAKE || sleeper_depth > 0 ? RVL_OK : refuse_asleep(state);
 }
 
 rvl_status rvli_context_check_change(const rvl_context *context)

@@ -46,10 +46,13 @@ static rvl_status read_free(rvl_context *context, uint64_t *free_bytes)
 {
     for (int device = 0; device < context->device_count; device++) {
         uint64_t total_bytes = 0;
+        bool asleep = atomic_load(&context->sleep.state) != RVLI_AWAKE;
         rvl_status status =
-            context->ops.memory_info(context->self, device, &free_bytes[device], &total_bytes);
+            asleep ? context->ops.process_room(context->self, device, &free_bytes[device])
+                   : context->ops.memory_info(context->self, device, &free_bytes[device],
+                                              &total_bytes);
         if (status != RVL_OK) {
-            rvli_error_op("memory_info");
+            rvli_error_op(asleep ? "process_room" : "memory_info");
             return status;
         }
     }

@@ -138,6 +138,21 @@ void rvli_listener_leave(rvl_context *context)
     unlock_contexts();
 }
 
+size_t rvli_listener_contexts(rvl_context **contexts_out, size_t capacity)
+{
+    size_t count = 0;
+    lock_contexts();
+    for (rvl_context *each = contexts; each != NULL; each = each->next_real) {
+        if (each->fork_generation != rvli_fork_generation())
+            continue;
+        if (count < capacity)
+            contexts_out[count] = each;
+        count++;
+    }
+    unlock_contexts();
+    return count;
+}
+
 /* With the lock of all contexts held. Those of the parent process answer nothing. */
 static bool is_paused_in(rvl_context *context, rvl_addr addr)
 {

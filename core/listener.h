@@ -24,6 +24,12 @@ void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr);
 void rvli_listener_enter(rvl_context *context);
 void rvli_listener_leave(rvl_context *context);
 
+/*
+ * All of this process, as many as there is room for; how many there are. Those of a parent process
+ * are none.
+ */
+size_t rvli_listener_contexts(rvl_context **contexts_out, size_t capacity);
+
 /* It has been closed, on devices of a mask of the driver's numbers. */
 void rvli_listener_tell_closed(const rvli_backend_ops *ops, uint64_t ordinals);
 uint64_t rvli_listener_ordinals(const rvl_context *context);

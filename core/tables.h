@@ -157,6 +157,21 @@ typedef struct rvli_device {
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
 } rvli_device;
 
+/* Of a context, while its process sleeps: core/sleep.c. */
+typedef enum rvli_sleep_state {
+    RVLI_AWAKE,
+    RVLI_SLEEP_MOVING, /* on its way off the devices, or back */
+    RVLI_ASLEEP,
+    RVLI_SLEEP_LOST, /* the driver cannot bring the process back */
+} rvli_sleep_state;
+
+typedef struct rvli_sleep {
+    _Atomic int state; /* rvli_sleep_state */
+    rvl_tag *tags;     /* that the sleep has paused: the wake resumes them */
+    size_t tag_count;
+    uint64_t *held_bytes; /* by device: what the driver took off it, and needs again */
+} rvli_sleep;
+
 /* Tags by number without the lock: chunks are published once and never move. */
 #define RVLI_TAG_CHUNK 256u
 #define RVLI_TAG_CHUNKS 4096u
@@ -167,8 +182,9 @@ struct rvl_context {
     rvli_learner *learner; /* of real devices; belongs to self. NULL: none */
     rvli_clock clock;
     uint64_t fork_generation; /* that of the process that opened it */
-    rvl_guard guard;          /* guarded by the lock */
-    rvl_context *next_real;   /* of all contexts on real devices: core/listener.h */
+    rvli_sleep sleep;
+    rvl_guard guard;        /* guarded by the lock */
+    rvl_context *next_real; /* of all contexts on real devices: core/listener.h */
 
     rvl_log_fn log;
     void *log_user;
@@ -255,6 +271,10 @@ uint64_t rvli_fork_generation(void);
  * error record and returns its status.
  */
 rvl_status rvli_context_check(const rvl_context *context);
+
+/* Until the second: the calling thread's calls go on although the process sleeps. */
+void rvli_sleeper_enter(void);
+void rvli_sleeper_leave(void);
 
 /* As rvli_context_check(), and not from within a callback: for calls that change something. */
 rvl_status rvli_context_check_change(const rvl_context *context);

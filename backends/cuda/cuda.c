@@ -72,12 +72,14 @@ static rvl_status read_facts(rvli_cuda_device *device)
 }
 
 /* Where it is not known, nothing depends on it. */
-static int numa_node_of(const rvli_cuda_device *device)
+static int numa_node_of(rvli_cuda_device *device)
 {
-    char bus_id[32];
-    if (rvli_cuda.cuDeviceGetPCIBusId(bus_id, (int)sizeof bus_id, device->ordinal) != CUDA_SUCCESS)
+    if (rvli_cuda.cuDeviceGetPCIBusId(device->bus_id, (int)sizeof device->bus_id,
+                                      device->ordinal) != CUDA_SUCCESS) {
+        device->bus_id[0] = '\0';
         return RVLI_NUMA_ANY;
-    return rvli_numa_node_of(bus_id);
+    }
+    return rvli_numa_node_of(device->bus_id);
 }
 
 static rvl_status open_device(rvli_cuda_device *device, int ordinal)
@@ -257,6 +259,6 @@ const rvli_backend_ops rvli_cuda_ops = {
     .device_facts = cuda_device_facts,
 #define CUDA_OP(op, parameters, arguments) .op = rvli_cuda_op_##op,
     RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_DIGEST_MAP(CUDA_OP) RVLI_BACKEND_HOST_MAP(CUDA_OP)
-        RVLI_BACKEND_SHARE_MAP(CUDA_OP)
+        RVLI_BACKEND_SHARE_MAP(CUDA_OP) RVLI_BACKEND_PROCESS_MAP(CUDA_OP)
 #undef CUDA_OP
 };

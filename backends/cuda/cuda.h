@@ -34,6 +34,7 @@ typedef struct rvli_cuda_device {
     CUcontext context; /* the primary one */
     bool retained;
     char name[64];
+    char bus_id[32];
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
     bool rdma;             /* the device says that GPUDirect RDMA reaches its memory */
@@ -73,13 +74,14 @@ rvl_status rvli_cuda_device_check(rvli_cuda_device *device, CUresult result, con
 rvl_status rvli_cuda_enter(rvli_cuda_device *device);
 void rvli_cuda_leave(void);
 
-/* ---- The ops: memory.c, copies.c and digest.c ---- */
+/* ---- The ops: memory.c, copies.c, digest.c and process.c ---- */
 
 #define RVLI_CUDA_OP_DECLARE(name, parameters, arguments) rvl_status rvli_cuda_op_##name parameters;
 RVLI_BACKEND_OP_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_HOST_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_DIGEST_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_SHARE_MAP(RVLI_CUDA_OP_DECLARE)
+RVLI_BACKEND_PROCESS_MAP(RVLI_CUDA_OP_DECLARE)
 #undef RVLI_CUDA_OP_DECLARE
 
 /* ---- copies.c ---- */

@@ -17,6 +17,7 @@
     "the CUDA driver finds no device: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES hides them"
 
 rvli_cuda_driver rvli_cuda;
+rvli_cuda_checkpoint rvli_cuda_process;
 
 typedef CUresult (*get_proc_address_fn)(const char *symbol, void **pointer_out, int version,
                                         cuuint64_t flags,
@@ -63,6 +64,25 @@ static rvl_status find_entries(get_proc_address_fn get, rvli_cuda_driver *driver
     return RVL_OK;
 }
 
+/* All of them, or none. */
+static void find_checkpoint(get_proc_address_fn get)
+{
+    rvli_cuda_checkpoint found = {0};
+    bool whole = true;
+#define FIND(name, parameters)                                                                     \
+    {                                                                                              \
+        void *pointer = NULL;                                                                      \
+        CUdriverProcAddressQueryResult how;                                                        \
+        whole = get(#name, &pointer, RVLI_CUDA_CHECKPOINT_VERSION, CU_GET_PROC_ADDRESS_DEFAULT,    \
+                    &how) == CUDA_SUCCESS &&                                                       \
+                pointer != NULL && whole;                                                          \
+        memcpy(&found.name, &pointer, sizeof pointer);                                             \
+    }
+    RVLI_CUDA_CHECKPOINT_MAP(FIND)
+#undef FIND
+    rvli_cuda_process = whole ? found : (rvli_cuda_checkpoint){0};
+}
+
 static rvl_status initialize(const rvli_cuda_driver *driver)
 {
     int version = 0, count = 0;
@@ -100,6 +120,7 @@ static rvl_status load_library(void *library, const char *path)
     if (status == RVL_OK) {
         rvli_cuda = driver;
         get_entry = get;
+        find_checkpoint(get);
     } else {
         rvli_cuda.cuGetErrorName = NULL; /* the library is about to be closed */
     }

@@ -63,6 +63,29 @@
     X(cuModuleGetFunction, 2000)                                                                   \
     X(cuLaunchKernel, 4000)
 
+/*
+ * The process checkpoint of CUDA 12.8 and newer: NULL where the driver has none. The types are our
+ * own, so that headers of CUDA 12.0 serve.
+ */
+typedef struct rvli_cuda_lock_options {
+    unsigned timeout_ms; /* 0: none */
+    unsigned reserved[15];
+} rvli_cuda_lock_options;
+
+#define RVLI_CUDA_CHECKPOINT_VERSION 12080
+#define RVLI_CUDA_CHECKPOINT_MAP(X)                                                                \
+    X(cuCheckpointProcessGetState, (int process, int *state_out))                                  \
+    X(cuCheckpointProcessLock, (int process, rvli_cuda_lock_options *options))                     \
+    X(cuCheckpointProcessCheckpoint, (int process, void *options))                                 \
+    X(cuCheckpointProcessRestore, (int process, void *options))                                    \
+    X(cuCheckpointProcessUnlock, (int process, void *options))
+
+typedef struct rvli_cuda_checkpoint {
+#define RVLI_CUDA_CHECKPOINT_POINTER(name, parameters) CUresult(*name) parameters;
+    RVLI_CUDA_CHECKPOINT_MAP(RVLI_CUDA_CHECKPOINT_POINTER)
+#undef RVLI_CUDA_CHECKPOINT_POINTER
+} rvli_cuda_checkpoint;
+
 /* The oldest driver that has them all: cuGetProcAddress and the GPUDirect flag of cuMemCreate. */
 #define RVLI_CUDA_DRIVER_MIN 12000
 
@@ -75,6 +98,7 @@ typedef struct rvli_cuda_driver {
 
 /* Good after rvli_cuda_driver_load() has answered RVL_OK once. Process-wide. */
 extern rvli_cuda_driver rvli_cuda;
+extern rvli_cuda_checkpoint rvli_cuda_process;
 
 /*
  * Opens the driver and initializes it; does nothing the second time. RVL_ERR_NO_DRIVER: there is

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "base/options.h"
+#include "base/process_cost.h"
 #include "base/text.h"
 #include "reveille/context.h"
 
@@ -79,7 +80,7 @@ static void forget_block(rvli_sim_device *device, rvli_sim_block *block)
 
 static uint64_t free_bytes(const rvli_sim_device *device)
 {
-    uint64_t taken = device->used_bytes + device->external_bytes;
+    uint64_t taken = device->used_bytes - device->away_bytes + device->external_bytes;
     return taken < device->profile.capacity_bytes ? device->profile.capacity_bytes - taken : 0;
 }
 
@@ -633,6 +634,109 @@ static rvl_status sim_host_trim(void *self, uint64_t keep)
     return RVL_OK;
 }
 
+/* ---- The whole process off its devices, and back: as the driver's checkpoint ---- */
+
+static rvl_status out_of_turn(void)
+{
+    return rvli_error(RVL_ERR_STATE, "the simulated process is not in the state for this call");
+}
+
+static rvl_status step(rvli_sim *sim, rvli_process_state from, rvli_process_state to)
+{
+    int expected = (int)from;
+    return atomic_compare_exchange_strong(&sim->process, &expected, (int)to) ? RVL_OK
+                                                                             : out_of_turn();
+}
+
+/* A process has one clock, whichever device it is about. */
+static void charge(rvli_sim *sim, rvl_cost cost, uint64_t bytes)
+{
+    rvli_sim_device *d = lock_device(sim, 0);
+    rvli_price_call(&d->pricer, cost, bytes);
+    unlock_device(d, RVL_OK);
+}
+
+static rvl_status sim_process_check(void *self)
+{
+    (void)self;
+    return RVL_OK;
+}
+
+static rvl_status sim_process_state(void *self, rvli_process_state *state_out)
+{
+    rvli_sim *sim = self;
+    *state_out = (rvli_process_state)atomic_load(&sim->process);
+    return RVL_OK;
+}
+
+static rvl_status sim_process_lock(void *self, uint32_t timeout_ms)
+{
+    rvli_sim *sim = self;
+    (void)timeout_ms;
+    rvl_status status = step(sim, RVLI_PROCESS_RUNNING, RVLI_PROCESS_LOCKED);
+    for (int device = 0; device < sim->device_count && status == RVL_OK; device++)
+        status = sim_synchronize(self, device);
+    if (status == RVL_OK)
+        charge(sim, RVLI_PROCESS_LOCK, 0);
+    return status;
+}
+
+/* What is on all devices goes one after the other; a process has one price beside that. */
+static rvl_status sim_process_checkpoint(void *self)
+{
+    rvli_sim *sim = self;
+    uint64_t bytes = 0;
+    rvl_status status = step(sim, RVLI_PROCESS_LOCKED, RVLI_PROCESS_AWAY);
+    for (int i = 0; i < sim->device_count && status == RVL_OK; i++) {
+        rvli_sim_device *d = lock_device(self, i);
+        d->away_bytes = d->used_bytes;
+        bytes += d->away_bytes;
+        unlock_device(d, RVL_OK);
+    }
+    if (status == RVL_OK)
+        charge(sim, RVLI_PROCESS_CHECKPOINT, bytes);
+    return status;
+}
+
+/* As on a card: where there is no room it is lost. */
+static rvl_status sim_process_restore(void *self)
+{
+    rvli_sim *sim = self;
+    uint64_t bytes = 0;
+    rvl_status status = step(sim, RVLI_PROCESS_AWAY, RVLI_PROCESS_LOCKED);
+    for (int i = 0; i < sim->device_count && status == RVL_OK; i++) {
+        rvli_sim_device *d = lock_device(self, i);
+        if (d->away_bytes > free_bytes(d) && !d->overcommit)
+            status = out_of_memory(d, d->away_bytes);
+        bytes += d->away_bytes;
+        d->away_bytes = status == RVL_OK ? 0 : d->away_bytes;
+        unlock_device(d, RVL_OK);
+    }
+    if (status == RVL_OK)
+        charge(sim, RVLI_PROCESS_RESTORE, bytes);
+    else if (atomic_load(&sim->process) == RVLI_PROCESS_LOCKED)
+        atomic_store(&sim->process, RVLI_PROCESS_LOST);
+    return status;
+}
+
+static rvl_status sim_process_unlock(void *self)
+{
+    rvli_sim *sim = self;
+    rvl_status status = step(sim, RVLI_PROCESS_LOCKED, RVLI_PROCESS_RUNNING);
+    if (status == RVL_OK)
+        charge(sim, RVLI_PROCESS_UNLOCK, 0);
+    return status;
+}
+
+static rvl_status sim_process_room(void *self, int device, uint64_t *free_out)
+{
+    rvli_sim_device *d = lock_device(self, device);
+    if (d == NULL)
+        return RVL_ERR_NO_DEVICE;
+    *free_out = free_bytes(d);
+    return unlock_device(d, RVL_OK);
+}
+
 const rvli_backend_ops rvli_sim_ops = {
     .size = sizeof rvli_sim_ops,
     .version = RVLI_BACKEND_VERSION,
@@ -644,5 +748,6 @@ const rvli_backend_ops rvli_sim_ops = {
 #define SIM_OP(op, parameters, arguments) .op = sim_##op,
     RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP) RVLI_BACKEND_DIGEST_MAP(SIM_OP)
         RVLI_BACKEND_PREFETCH_MAP(SIM_OP) RVLI_BACKEND_HOST_MAP(SIM_OP)
+            RVLI_BACKEND_PROCESS_MAP(SIM_OP)
 #undef SIM_OP
 };

@@ -34,6 +34,7 @@ typedef struct rvli_sim_device {
 
     uint64_t used_bytes;
     uint64_t external_bytes;
+    uint64_t away_bytes; /* of used_bytes: in host memory with the whole process */
     rvli_sim_ranges ranges;
 
     rvli_sim_block *blocks;
@@ -48,6 +49,7 @@ typedef struct rvli_sim_device {
 
 typedef struct rvli_sim {
     int device_count;
+    _Atomic int process; /* rvli_process_state */
     rvli_sim_device devices[];
 } rvli_sim;
 

@@ -12,6 +12,7 @@
 #include "reveille/record.h"
 #include "reveille/share.h"
 #include "reveille/sim.h"
+#include "reveille/sleep.h"
 #include "reveille/stats.h"
 #include "reveille/status.h"
 #include "reveille/store.h"

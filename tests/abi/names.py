@@ -10,19 +10,20 @@ import sys
 from pathlib import Path
 
 # Acts on the whole library or on memory: the noun is understood.
-PLAIN = {"alloc", "free", "pause", "resume", "stage", "step", "last_error", "version"}
+PLAIN = {"alloc", "free", "pause", "resume", "sleep", "stage", "step", "last_error", "version",
+         "wake_up"}
 NOUNS = """address allocation backup clock communicator context cuda device external hooks host import listener model
-model_step pause process profile record replay resume size snapshot stage state status store string tag
-timeline trace trace_reader trace_writer transition""".split()
+model_step pause process profile record replay resume size sleep snapshot stage state status store string tag
+timeline trace trace_reader trace_writer transition wake_up""".split()
 # What a call does, as the word behind its noun.
-VERBS = """abort add begin cancel check close commit copy define discard export fill find finish flush forecast
+VERBS = """abort add allow begin cancel check close commit copy define discard export fill find finish flush forbid forecast
 free get load make next open parse pause prepare release remove replay resume run serve set stage start step stop
 synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.
 UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",
          "duration": "ns"}  # fmt: skip
 # Read from the environment, not declared.
-ENVIRONMENT = {"RVL_CUDA_LIBRARY", "RVL_IPC_TIMEOUT_MS"}
+ENVIRONMENT = {"RVL_CUDA_LIBRARY", "RVL_IPC_TIMEOUT_MS", "RVL_NVML_LIBRARY"}
 # Words of others, and of traces, that look like names of ours.
 FOREIGN = {"device_traces", "empty_cache", "model_type", "no_restore", "quantization_config",
            "torch_memory_saver"}  # fmt: skip

@@ -29,6 +29,11 @@ static uint64_t free_bytes(int device)
     return taken < capacity ? capacity - taken : 0;
 }
 
+uint64_t fake_room(int device, bool with_own)
+{
+    return free_bytes(device) + (with_own ? 0 : used_bytes[device]);
+}
+
 uint64_t fake_used_bytes(int device)
 {
     return used_bytes[device];
@@ -255,7 +260,7 @@ bool fake_take(int device, uint64_t bytes)
     if (!fake_device_exists(device))
         return false;
     fake_share_sweep();
-    if (bytes > free_bytes(device) + taken_bytes[device])
+    if (bytes > fake_room(device, !fake_process_is_away()) + taken_bytes[device])
         return false;
     taken_bytes[device] = bytes;
     return true;

@@ -32,6 +32,7 @@ fake_live fake_reset(void)
     FAKE_LOCKED;
     fake_stats stats = {0};
     collect(&stats);
+    fake_process_reset();
     fake_streams_reset();
     fake_events_reset();
     fake_modules_reset();

@@ -13,7 +13,6 @@
 #include "internal.h"
 
 #define MAX_OVERRIDES 16
-#define FIRST_PCI_BUS 0x19
 
 typedef struct override {
     CUdevice_attribute attribute;
@@ -152,7 +151,7 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     if (!fake_device_exists(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)(FIRST_PCI_BUS + dev));
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)(FAKE_FIRST_PCI_BUS + dev));
     return CUDA_SUCCESS;
 }
 
@@ -189,7 +188,7 @@ static int attribute_of(CUdevice_attribute attribute, int device)
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
         return 3;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        return FIRST_PCI_BUS + device;
+        return FAKE_FIRST_PCI_BUS + device;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:

@@ -51,6 +51,13 @@ static bool is_any(fake_call call)
            call != FAKE_CALL_cuGetErrorName && call != FAKE_CALL_cuGetErrorString;
 }
 
+/* Whether it goes on while the process is off its devices. */
+static bool goes_on_asleep(fake_call call)
+{
+    return !is_any(call) || (call >= FAKE_CALL_cuCheckpointProcessGetState &&
+                             call <= FAKE_CALL_cuCheckpointProcessUnlock);
+}
+
 /* Whether a fault strikes at this call. */
 static bool strikes(fake_fault *fault)
 {
@@ -81,6 +88,8 @@ CUresult fake_admit(fake_call call, fake_need need)
         failures++;
         return struck ? faults[call].result : any_fault.result;
     }
+    if (!goes_on_asleep(call) && !fake_process_runs())
+        return CUDA_ERROR_NOT_READY;
     return check_state(need);
 }
 

@@ -85,7 +85,12 @@
     X(cuModuleLoadData, 2000)                                                                      \
     X(cuModuleUnload, 2000)                                                                        \
     X(cuModuleGetFunction, 2000)                                                                   \
-    X(cuLaunchKernel, 4000)
+    X(cuLaunchKernel, 4000)                                                                        \
+    X(cuCheckpointProcessGetState, 12080)                                                          \
+    X(cuCheckpointProcessLock, 12080)                                                              \
+    X(cuCheckpointProcessCheckpoint, 12080)                                                        \
+    X(cuCheckpointProcessRestore, 12080)                                                           \
+    X(cuCheckpointProcessUnlock, 12080)
 
 #define FAKE_MAX_DEVICES 64
 
@@ -184,6 +189,12 @@ FAKE_API void fake_set_sleep(void (*sleep)(uint64_t ns));
 
 /* Calls that a fault has made fail since fake_reset(). */
 FAKE_API uint64_t fake_failures(void);
+
+/*
+ * Calls since fake_reset() that would have waited on a card, because the process was locked or off
+ * its devices. They answer CUDA_ERROR_NOT_READY.
+ */
+FAKE_API uint64_t fake_calls_asleep(void);
 
 /* ---- Streams and kernels ---- */
 

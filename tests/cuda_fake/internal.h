@@ -13,6 +13,7 @@
 #include "fake.h"
 
 #define FAKE_GRANULARITY (UINT64_C(2) << 20)
+#define FAKE_FIRST_PCI_BUS 0x19 /* of device 0 */
 #define FAKE_MAX_PARAMS 16
 #define FAKE_PARAM_BYTES 64
 
@@ -113,6 +114,8 @@ CUresult fake_block_name(fake_block *block, CUmemGenericAllocationHandle *handle
 /* Frees the block if nothing holds it any more. */
 void fake_block_settle(fake_block *block);
 uint64_t fake_used_bytes(int device);
+/* What is free of a device, with or without what this process has there. */
+uint64_t fake_room(int device, bool with_own);
 uint64_t fake_rdma_bytes(void);
 void fake_blocks_stats(fake_live *live);
 void fake_blocks_reset(void);
@@ -123,6 +126,13 @@ void fake_blocks_reset(void);
 bool fake_mapping_allows(uint64_t addr, uint64_t size, int device, bool write);
 void fake_mappings_stats(fake_live *live);
 void fake_mappings_reset(void);
+
+/* ---- process.c: the checkpoint of the process ---- */
+
+/* false: it is locked or away, and a call was counted that would wait. */
+bool fake_process_runs(void);
+bool fake_process_is_away(void);
+void fake_process_reset(void);
 
 /* ---- share.c: exported memory ---- */
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleep: the process takes nothing of its devices.
+ *
+ * A pause leaves what no tag can hold: contexts, graphs, kernels, streams. A sleep pauses all tags
+ * and then has the driver take the rest of the process off the devices (the process checkpoint of
+ * CUDA 12.8 and newer). A wake does the opposite: addresses, graphs and streams are as before.
+ *
+ * On real devices the process sleeps as a whole, with all its contexts, and `context` may be any of
+ * them or NULL. A simulated context sleeps by itself.
+ *
+ * A process that sleeps answers RVL_ERR_STATE to every call about its contexts. Its other calls of
+ * CUDA wait in the driver until it wakes.
+ */
+#ifndef REVEILLE_SLEEP_H
+#define REVEILLE_SLEEP_H
+
+#include "reveille/transition.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Flags of a sleep. */
+#define RVL_SLEEP_DISCARD 1u       /* skip the backups: the content is about to be overwritten */
+#define RVL_SLEEP_SHARED_EVENTS 2u /* sleep although events of other processes are open here */
+
+typedef struct rvl_sleep_options {
+    size_t struct_size;
+    uint64_t flags;      /* RVL_SLEEP_* */
+    uint64_t timeout_ns; /* how long to wait for other threads' calls, and then for the devices;
+                            0: ten seconds */
+} rvl_sleep_options;
+
+/*
+ * Puts the process to sleep. When it returns RVL_OK, all of the devices that the process had is
+ * free for others. A call that failed has left the process awake; if a neighbour took memory
+ * meanwhile that cannot be had again, tags stay paused, and the message says so.
+ *
+ * What could not come back is refused before anything is done: RVL_ERR_BUSY (memory of another
+ * process is open here, a transition is prepared, a resume goes on, rvl_sleep_forbid()).
+ * Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the driver has no process checkpoint, there is no NVML,
+ * managed memory); RVL_ERR_STATE (it sleeps already, or the call comes from a callback);
+ * RVL_ERR_TIMEOUT; RVL_ERR_INVALID (NULL, and no context on real devices is open); what rvl_pause()
+ * returns; RVL_ERR_IO (the driver: see the native code). Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *options);
+
+/* Flags of a wake. */
+#define RVL_WAKE_UP_PAUSED 1u /* the tags stay paused: rvl_resume() them as you need them */
+
+typedef struct rvl_wake_up_options {
+    size_t struct_size;
+    uint64_t flags;      /* RVL_WAKE_* */
+    uint64_t timeout_ns; /* how long to wait for others to free memory; 0: do not wait */
+} rvl_wake_up_options;
+
+/*
+ * Brings the process back, and resumes the tags that the sleep has paused; tags that were paused
+ * before stay so. It first makes sure that there is room: the driver loses a process that it brings
+ * back where there is none. A call that failed has left the process asleep.
+ *
+ * Returns RVL_OK; RVL_ERR_STATE (it does not sleep, or the call comes from a callback);
+ * RVL_ERR_BUSY (another thread moves it); RVL_ERR_DEVICE_OOM, RVL_ERR_TIMEOUT (no room);
+ * RVL_ERR_INVALID; what rvl_resume() returns; RVL_ERR_DEVICE_LOST: the driver could not bring the
+ * process back, and never will. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *options);
+
+/* Whether it sleeps, or is on its way. NULL: this process. Thread-safe. Since 0.1. */
+RVL_API bool rvl_context_is_asleep(const rvl_context *context);
+
+/*
+ * What rvl_sleep() with these arguments would do now. Changes nothing. Returns its refusals. In the
+ * answer, sizes are those of the pause; time_ns is that of all steps, with what an H100 takes for
+ * those of the driver. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *options,
+                                      rvl_forecast *forecast_out);
+
+/* What rvl_wake_up() would do now. As rvl_sleep_forecast(). Since 0.1. */
+RVL_API rvl_status rvl_wake_up_forecast(rvl_context *context, const rvl_wake_up_options *options,
+                                        rvl_forecast *forecast_out);
+
+/*
+ * Forbids sleeping from now on, for a reason that Reveille cannot see: call it when you open memory
+ * of another process by CUDA yourself. why: a sentence that names what to close, copied. key:
+ * yours, an address for instance; the same key may be given several times. Returns RVL_OK;
+ * RVL_ERR_INVALID (why is NULL or empty); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_sleep_forbid(uint64_t key, const char *why);
+
+/* Takes one rvl_sleep_forbid() of that key back. RVL_ERR_NOT_FOUND: there is none. Thread-safe.
+ * Since 0.1. */
+RVL_API rvl_status rvl_sleep_allow(uint64_t key);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
