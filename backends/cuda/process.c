@@ -32,7 +32,7 @@ static rvl_status check_there(void)
 }
 
 /*
- * The process whose events are mapped here, 0: none. Events that are shared lie in files that are
+ * The process that shares events which are mapped here, 0: none. Events that are shared lie in files that are
  * named after their process, /dev/shm/cuda.shm.USER.PROCESS.NUMBER. Memory that is shared leaves no
  * trace in a process, whether it came by CUDA IPC or by a descriptor (measured, H100, driver 580).
  */

@@ -433,7 +433,7 @@ def contexts():
 
 @case
 def graph_memory():
-    """A graph whose nodes allocate and free."""
+    """A graph with nodes that allocate and free."""
     context()
     stream, graph, launchable, at = P(), P(), P(), U64()
     assert cuda.cuStreamCreate(C.byref(stream), 1) == 0
