@@ -9,12 +9,15 @@
 #include "command.h"
 #include "options.h"
 #include "progress.h"
+#include "verdict.h"
 
 typedef struct arguments {
     rvl_replay_options options;
     option_budgets budgets;
     const char *const *paths;
     size_t path_count;
+    option_headroom headroom;
+    bool no_refusals;
     bool json;
 } arguments;
 
@@ -35,6 +38,8 @@ const command_spec replay_spec = {
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
             OPTION_OF_WAKE(FIELD(options.wake)),
             OPTION_OF_BUDGET(FIELD(budgets)),
+            OPTION_OF_HEADROOM(FIELD(headroom)),
+            OPTION_OF_NO_REFUSALS(FIELD(no_refusals)),
             OPTION_OF_CONDUCTOR(FIELD(options.conductor)),
             OPTION_OF_SNAPSHOT_PROCESS(FIELD(options.snapshot_process)),
             OPTION_OF_SNAPSHOT_DEVICE(FIELD(options.snapshot_device)),
@@ -60,7 +65,8 @@ const command_spec replay_spec = {
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"0", "everything fits"},
-                                  {"3", "a stage does not fit or is over budget"},
+                                  {"3", "a stage does not fit or is over budget, the "
+                                        "recorded command failed, or `--no-refusals`"},
                                   {"2", "bad usage or a bad trace"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
@@ -112,6 +118,7 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     parsed->options.budgets = parsed->budgets.list;
     parsed->options.budget_count = parsed->budgets.count;
     parsed->options.budget_size = sizeof *parsed->budgets.list;
+    verdict_ask(&parsed->headroom, &parsed->options);
     *status_out = check(parsed, &line);
     return *status_out == 0;
 }
@@ -200,7 +207,8 @@ static int run(arguments *parsed)
     if (status != RVL_OK)
         return explain_replay(status);
     bool printed = parsed->json ? print_json(replay) : report_print(replay, &progress);
-    int code = all_is_well(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    bool refused = parsed->no_refusals && verdict_has_refusals(replay);
+    int code = all_is_well(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
     return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
 }

@@ -18,11 +18,14 @@
 #include "record/record.h"
 #include "simulate.h"
 #include "unknown.h"
+#include "verdict.h"
 
 typedef struct arguments {
     simulation what;
     const char *output;
     option_budgets budgets;
+    option_headroom headroom;
+    bool no_refusals;
     bool json;
     bool no_gpu_ok;
 } arguments;
@@ -97,6 +100,8 @@ const command_spec run_spec = {
              .expected = "the beginning of a range's name",
              .field = FIELD(what.nvtx)},
             OPTION_OF_BUDGET(FIELD(budgets)),
+            OPTION_OF_HEADROOM(FIELD(headroom)),
+            OPTION_OF_NO_REFUSALS(FIELD(no_refusals)),
             {.kind = OPTION_FILE,
              .letter = 'o',
              .name = "output",
@@ -123,7 +128,8 @@ const command_spec run_spec = {
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
-                                  {"3", "COMMAND succeeded, and a stage is over its budget"},
+                                  {"3", "COMMAND succeeded, and a stage is over its budget, or "
+                                        "a request was refused and `--no-refusals` is given"},
                                   {"2", "bad usage, the command cannot be run, or it succeeded "
                                         "without using CUDA (see --no-gpu-ok) or without a stage "
                                         "that a budget names"},
@@ -197,12 +203,13 @@ static bool has_stage(const rvl_replay *replay, const char *mark)
 }
 
 static rvl_status replay_with(const char *trace, const option_budgets *budgets,
-                              rvl_replay **replay_out)
+                              const option_headroom *headroom, rvl_replay **replay_out)
 {
-    const rvl_replay_options options = {.struct_size = sizeof options,
-                                        .budgets = budgets->list,
-                                        .budget_count = budgets->count,
-                                        .budget_size = sizeof *budgets->list};
+    rvl_replay_options options = {.struct_size = sizeof options,
+                                  .budgets = budgets->list,
+                                  .budget_count = budgets->count,
+                                  .budget_size = sizeof *budgets->list};
+    verdict_ask(headroom, &options);
     return rvl_replay_run(&trace, 1, &options, replay_out);
 }
 
@@ -211,10 +218,10 @@ static rvl_status replay_with(const char *trace, const option_budgets *budgets,
  * there is to see of it is shown, with the other budgets.
  */
 static rvl_status replay_without_unknown(const char *trace, option_budgets *budgets,
-                                         rvl_replay **replay_out)
+                                         const option_headroom *headroom, rvl_replay **replay_out)
 {
     rvl_replay *all = NULL;
-    rvl_status status = replay_with(trace, &(option_budgets){0}, &all);
+    rvl_status status = replay_with(trace, &(option_budgets){0}, headroom, &all);
     if (status != RVL_OK)
         return status;
     size_t known = 0;
@@ -223,7 +230,7 @@ static rvl_status replay_without_unknown(const char *trace, option_budgets *budg
             budgets->list[known++] = budgets->list[i];
     budgets->count = known;
     rvl_replay_close(all);
-    return replay_with(trace, budgets, replay_out);
+    return replay_with(trace, budgets, headroom, replay_out);
 }
 
 static bool print(const arguments *parsed, const rvl_replay *replay)
@@ -241,15 +248,16 @@ static int show(arguments *parsed, const char *trace)
 {
     rvl_replay *replay = NULL;
     int unknown = 0;
-    rvl_status status = replay_with(trace, &parsed->budgets, &replay);
+    rvl_status status = replay_with(trace, &parsed->budgets, &parsed->headroom, &replay);
     if (status == RVL_ERR_INVALID && parsed->budgets.count > 0) {
         unknown = explain_replay(status);
-        status = replay_without_unknown(trace, &parsed->budgets, &replay);
+        status = replay_without_unknown(trace, &parsed->budgets, &parsed->headroom, &replay);
     }
     if (status != RVL_OK)
         return explain_replay(status);
     bool printed = print(parsed, replay);
-    int code = within_budgets(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    bool refused = parsed->no_refusals && verdict_has_refusals(replay);
+    int code = within_budgets(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
     if (!printed)
         return complain(EXIT_INTERNAL, "out of host memory");
@@ -262,9 +270,6 @@ static int show(arguments *parsed, const char *trace)
 static int tell(const arguments *parsed, const simulation_end *end)
 {
     int code = record_exit_status(end->status);
-    simulate_tell_refusals(&end->refused);
-    if (end->refused.count > 0)
-        complain(0, "the table shows what was allocated, and no request that was refused");
     unknown_tell(&end->unknown, "");
     simulate_tell_pool(&end->pool, "");
     bool unused = !parsed->no_gpu_ok && simulate_tell_unused(end);

@@ -207,6 +207,8 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     int code = publish(kept);
     if (code == 0)
         code = run_on(what, machine, library, watch, end_out);
+    if (end_out->ran || end_out->stopped)
+        rvli_machine_ended(machine, end_out->status);
     end_out->processes = rvli_machine_processes(machine);
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);

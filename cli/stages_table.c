@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The result of a replay for people: a table a device, stages down, and below it the first instant
- * that does not fit.
+ * The result of a replay for people: a table a device, stages down, below it the first instant that
+ * does not fit, and at the end the verdict.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "verdict.h"
 
 #define NS_PER_SECOND 1e9
 
@@ -157,11 +158,10 @@ static bool print_heading(const rvl_replay *replay, size_t index, const rvl_repl
     char doubt[64 + SIZE_TEXT_BYTES];
     format_doubt(device, doubt, sizeof doubt);
     if (ok)
-        printf("device %d: %s%s, %s; peak %s in %s: %s%s%s\n", device->device, profile,
+        printf("device %d: %s%s, %s; peak %s in %s%s%s\n", device->device, profile,
                device->flags & RVL_REPLAY_DEVICE_ASSUMED ? " (assumed: --device names yours)" : "",
                format_size(device->capacity_bytes, capacity), format_size(device->peak_bytes, peak),
-               stage, device->fits ? "fits" : "does not fit", doubt,
-               device->within_budgets ? "" : ", over budget");
+               stage, doubt, device->within_budgets ? "" : ", over budget");
     free(stage);
     free(profile);
     return ok;
@@ -170,7 +170,7 @@ static bool print_heading(const rvl_replay *replay, size_t index, const rvl_repl
 static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
 {
     char requested[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES];
-    if (device->fits)
+    if (device->peak_bytes <= device->capacity_bytes)
         return true;
     char *file = printable(device->oom_file != NULL ? device->oom_file : "?");
     char *holder = holder_name(device->oom_process, device->oom_tag);
@@ -251,5 +251,5 @@ bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
         print_samples(&device);
     }
     print_notes(replay, progress);
-    return true;
+    return verdict_print(replay);
 }

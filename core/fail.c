@@ -45,6 +45,12 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
     rvli_text_add(&text, ": ");
     rvli_text_add(&text, cause.message);
 
+    if (out_of_memory && tag != NULL) {
+        rvli_lock(context);
+        if (rvli_recording(&context->recorder))
+            rvli_record_refusal(context, tag, device, requested_bytes, free_bytes);
+        rvli_unlock(context);
+    }
     rvli_error_message(message);
     rvli_error_tag(name);
     rvli_error_bytes(ordinal, requested_bytes, free_bytes);

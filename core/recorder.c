@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/thread_id.h"
 #include "core/tables.h"
 #include "reveille/record.h"
@@ -186,6 +187,85 @@ void rvli_record_external(rvl_context *context, int device, const char *cause, u
                          });
 }
 
+/* ---- Refusals, and the end ---- */
+
+void rvli_record_refusal(rvl_context *context, const rvli_tag *tag, int device,
+                         uint64_t requested_bytes, uint64_t free_bytes)
+{
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_REFUSE,
+                             .process = tag->process->name,
+                             .device = (uint32_t)device,
+                             .bytes = requested_bytes,
+                             .free_bytes = free_bytes,
+                             .tag = name_of(tag),
+                         });
+}
+
+static rvl_status check_refusal(const rvl_context *context, const rvl_refusal *refusal)
+{
+    if (refusal->requested_bytes == 0 || refusal->requested_bytes > (uint64_t)INT64_MAX ||
+        refusal->free_bytes > (uint64_t)INT64_MAX || (refusal->tag != NULL && !*refusal->tag) ||
+        (refusal->where != NULL && !*refusal->where))
+        return rvli_error(RVL_ERR_INVALID, "a refusal of 0 bytes, of 2^63 and more, or with an "
+                                           "empty text");
+    rvl_status status = rvli_flags_check(refusal->flags, RVL_REFUSE_BY_ALLOCATOR, 0);
+    if (status == RVL_OK && refusal->device != RVL_NO_DEVICE)
+        status = rvli_device_check(context, refusal->device);
+    return status;
+}
+
+rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *user_refusal)
+{
+    rvl_refusal refusal;
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&refusal, sizeof refusal, user_refusal);
+    if (status == RVL_OK)
+        status = check_refusal(context, &refusal);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    if (refusal.process >= context->process_count)
+        status = rvli_error(RVL_ERR_INVALID, "no such process");
+    else if (rvli_recording(&context->recorder))
+        write_event(context,
+                    &(rvl_trace_event){
+                        .kind = RVL_EVENT_REFUSE,
+                        .process = context->processes[refusal.process]->name,
+                        .device = refusal.device == RVL_NO_DEVICE ? RVL_TRACE_HOST
+                                                                  : (uint32_t)refusal.device,
+                        .bytes = refusal.requested_bytes,
+                        .free_bytes = refusal.free_bytes,
+                        .tag = refusal.tag,
+                        .name = refusal.where,
+                        .flags = refusal.flags,
+                    });
+    rvli_unlock(context);
+    return status;
+}
+
+rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags)
+{
+    rvl_status status = rvli_context_check(context);
+    bool signal = flags == RVL_ENDED_BY_SIGNAL;
+    if (status == RVL_OK)
+        status = rvli_flags_check(flags, RVL_ENDED_BY_SIGNAL, 0);
+    if (status == RVL_OK && (exit_status > (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) ||
+                             (signal && exit_status == 0)))
+        status = rvli_error(RVL_ERR_INVALID, "an exit status is 0 to 255, a signal 1 to 64");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    if (rvli_recording(&context->recorder))
+        write_event(context, &(rvl_trace_event){.kind = RVL_EVENT_ENDED,
+                                                .process = context->processes[0]->name,
+                                                .exit_status = exit_status,
+                                                .flags = flags});
+    rvli_unlock(context);
+    return RVL_OK;
+}
+
 /* ---- Start and stop ---- */
 
 #define BOOT_ID_BYTES 37
@@ -287,8 +367,11 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
 {
     char boot_id[BOOT_ID_BYTES];
     rvl_trace_device devices[RVL_MAX_DEVICES];
-    rvl_trace_header header = {
-        .struct_size = sizeof header, .devices = devices, .device_size = sizeof *devices};
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = devices,
+                               .device_size = sizeof *devices,
+                               .minor = RVLI_TRACE_MINOR_REFUSALS,
+                               .flags = RVL_TRACE_RECORDS_REFUSALS};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK && path == NULL)
         status = rvli_error(RVL_ERR_INVALID, "the path of the trace is NULL");

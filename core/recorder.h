@@ -47,5 +47,8 @@ void rvli_record_transition(rvl_context *context, const struct rvli_tag *tag, rv
 void rvli_record_stage(rvl_context *context, const char *name, const uint64_t *used_bytes);
 void rvli_record_step(rvl_context *context);
 void rvli_record_external(rvl_context *context, int device, const char *cause, uint64_t bytes);
+/* A request that a device had no room for. */
+void rvli_record_refusal(rvl_context *context, const struct rvli_tag *tag, int device,
+                         uint64_t requested_bytes, uint64_t free_bytes);
 
 #endif

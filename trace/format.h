@@ -26,6 +26,8 @@
 #define RVLI_TRACE_MINOR_PARTS 1u
 /* And the first that has ranges. */
 #define RVLI_TRACE_MINOR_RANGES 2u
+/* And the first that has refusals, and how a command ended. */
+#define RVLI_TRACE_MINOR_REFUSALS 2u
 
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"
@@ -33,6 +35,15 @@
 #define RVLI_WORD_END "end"
 #define RVLI_WORD_DISCARD "discard"
 #define RVLI_WORD_NO_RESTORE "no_restore"
+#define RVLI_WORD_HOST "host"
+#define RVLI_WORD_REFUSALS "refusals=yes"
+#define RVLI_WORD_BY_ALLOCATOR "by=allocator"
+#define RVLI_WORD_AT "at="
+#define RVLI_WORD_EXIT "exit="
+#define RVLI_WORD_SIGNAL "signal="
+
+#define RVLI_TRACE_EXIT_MAX 255u
+#define RVLI_TRACE_SIGNAL_MAX 64u
 
 /* X(flag, word): flags of an allocation, in the order in which they are written. */
 #define RVLI_TRACE_FLAG_MAP(X)                                                                     \

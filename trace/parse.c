@@ -415,6 +415,65 @@ static bool part_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_ev
                               : fail_at(cursor, begin, "a part has a tag, not -");
 }
 
+/* A device, or `host`. */
+static bool place_field(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
+{
+    rvli_cursor ahead = *cursor;
+    size_t length;
+    if (!space(&ahead, "a space and the device, or host, should follow"))
+        return device_field(cursor, file, event);
+    const char *begin = word(&ahead, &length);
+    if (!is_word(begin, length, RVLI_WORD_HOST))
+        return device_field(cursor, file, event);
+    *cursor = ahead;
+    event->device = RVL_TRACE_HOST;
+    return true;
+}
+
+static bool free_field(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the bytes that were free should follow") ||
+        !number(cursor, &event->free_bytes, "the number of bytes should stand here"))
+        return false;
+    return event->free_bytes <= BYTES_MAX || fail_at(cursor, begin, "a size of 2^63 bytes or more");
+}
+
+static bool refuse_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    rvli_name *at;
+    if (!place_field(cursor, file, event) || !bytes_field(cursor, event, false) ||
+        !free_field(cursor, event) || !tag_field(cursor, file, event))
+        return false;
+    if (option(cursor, RVLI_WORD_BY_ALLOCATOR))
+        event->flags = RVL_REFUSE_BY_ALLOCATOR;
+    if (option(cursor, RVLI_WORD_AT)) {
+        if (!name(cursor, file->names, &at))
+            return false;
+        event->name = at->text;
+    }
+    return newer_options(cursor, file);
+}
+
+/* exit=N, or signal=N. */
+static bool ended_fields(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
+{
+    uint64_t status;
+    bool signal = option(cursor, RVLI_WORD_SIGNAL);
+    if (!signal && !option(cursor, RVLI_WORD_EXIT))
+        return fail_here(cursor, "` exit=NUMBER` or ` signal=NUMBER` should follow");
+    const char *begin = cursor->at;
+    if (!number(cursor, &status, "a number should stand here"))
+        return false;
+    if (signal && (status == 0 || status > RVLI_TRACE_SIGNAL_MAX))
+        return fail_at(cursor, begin, "a signal is 1 to 64");
+    if (status > RVLI_TRACE_EXIT_MAX)
+        return fail_at(cursor, begin, "an exit status is 0 to 255");
+    event->exit_status = (uint32_t)status;
+    event->flags = signal ? RVL_ENDED_BY_SIGNAL : 0;
+    return newer_options(cursor, file);
+}
+
 static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     switch (event->kind) {
@@ -441,6 +500,10 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
                newer_options(cursor, file);
     case RVL_EVENT_LEAVE:
         return range_field(cursor, event) && newer_options(cursor, file);
+    case RVL_EVENT_REFUSE:
+        return refuse_fields(cursor, file, event);
+    case RVL_EVENT_ENDED:
+        return ended_fields(cursor, file, event);
     default: /* step */
         return newer_options(cursor, file);
     }
@@ -531,7 +594,12 @@ static bool process_line(rvli_cursor *cursor, rvli_trace_file *file)
     const char *begin = word(cursor, &length);
     if (rvli_names_find(&file->process_names, begin, length) != NULL)
         return fail_at(cursor, begin, "this process has been declared already");
-    if (!KEYED_NUMBER(cursor, "pid", &pid) || !newer_options(cursor, file))
+    if (!KEYED_NUMBER(cursor, "pid", &pid))
+        return false;
+    file->declared_flags = pid != 0 ? RVL_PROCESS_RAN : 0;
+    if (file->minor >= RVLI_TRACE_MINOR_REFUSALS && option(cursor, RVLI_WORD_REFUSALS))
+        file->declared_flags |= RVL_PROCESS_RECORDS_REFUSALS;
+    if (!newer_options(cursor, file))
         return false;
     if (name(&named, &file->process_names, &added))
         return true;
@@ -580,6 +648,8 @@ static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
         [RVL_EVENT_PART] = RVLI_TRACE_MINOR_PARTS,
         [RVL_EVENT_ENTER] = RVLI_TRACE_MINOR_RANGES,
         [RVL_EVENT_LEAVE] = RVLI_TRACE_MINOR_RANGES,
+        [RVL_EVENT_REFUSE] = RVLI_TRACE_MINOR_REFUSALS,
+        [RVL_EVENT_ENDED] = RVLI_TRACE_MINOR_REFUSALS,
     };
     return file->minor < minors[kind];
 }
@@ -608,7 +678,10 @@ static void clear(rvl_trace_event *event, rvl_event_kind kind)
     event->name = NULL;
     event->file = 0;
     event->line = 0;
-    const size_t cleared = offsetof(rvl_trace_event, line) + sizeof event->line;
+    event->free_bytes = 0;
+    event->exit_status = 0;
+    event->process_flags = 0;
+    const size_t cleared = offsetof(rvl_trace_event, process_flags) + sizeof event->process_flags;
     memset((char *)event + cleared, 0, sizeof *event - cleared);
 }
 

@@ -20,6 +20,7 @@ typedef struct rvli_trace_process {
     uint32_t index;   /* over all files */
     const char *name; /* as shown: "engine#2" where two files have an "engine" */
     uint64_t last_id;
+    uint32_t flags; /* RVL_PROCESS_* */
 } rvli_trace_process;
 
 /* What is said of a first line that is wrong. */
@@ -40,6 +41,7 @@ typedef struct rvli_trace_file {
     uint32_t device_lines[RVL_MAX_DEVICES];
     rvli_names process_names; /* index: into processes */
     rvli_trace_process *processes;
+    uint32_t declared_flags; /* RVL_PROCESS_* of the process that was declared last */
     uint64_t last_ns;
     uint64_t event_lines;
     uint64_t skipped_events;

@@ -156,7 +156,8 @@ static rvl_status number_process(rvl_trace_reader *reader, source *s)
         file->processes = processes;
     if (processes == NULL || show_name(reader, file->process_names.last->text, &shown) != RVL_OK)
         return report_source(RVL_ERR_HOST_OOM, s, 1, "out of host memory");
-    file->processes[index] = (rvli_trace_process){.index = reader->process_count++, .name = shown};
+    file->processes[index] = (rvli_trace_process){
+        .index = reader->process_count++, .name = shown, .flags = file->declared_flags};
     return RVL_OK;
 }
 
@@ -205,6 +206,7 @@ static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_even
     event->process_index = process->index;
     event->process = process->name;
     event->line = s->file.line_number;
+    event->process_flags = process->flags;
     event->file = (uint32_t)(s - reader->sources);
     return shift_time(s, event);
 }

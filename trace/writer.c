@@ -38,6 +38,7 @@ struct rvl_trace_writer {
     uint64_t last_ns;
     uint64_t devices; /* bit d: device d is declared */
     uint32_t minor;   /* of the version that is written */
+    uint32_t flags;   /* RVL_TRACE_RECORDS_REFUSALS */
     process *processes;
     size_t process_count;
     size_t last_process; /* that of the last event: mostly also of the next */
@@ -277,7 +278,8 @@ static bool good_device(const rvl_trace_device *device)
 
 static bool good_header(const rvl_trace_header *header)
 {
-    if (header->minor > RVL_TRACE_MINOR || header->reserved != 0 ||
+    if (header->minor > RVL_TRACE_MINOR || (header->flags & ~RVL_TRACE_RECORDS_REFUSALS) != 0 ||
+        (header->flags != 0 && header->minor < RVLI_TRACE_MINOR_REFUSALS) ||
         (header->boot_id != NULL && !good_name(header->boot_id)) ||
         (header->comment != NULL && !good_comment(header->comment)))
         return false;
@@ -329,6 +331,7 @@ static rvl_status open_writer(const char *path, rvli_output_name name,
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
     memset(writer, 0, offsetof(rvl_trace_writer, buffer));
     writer->minor = header->minor;
+    writer->flags = header->flags;
     status = rvli_output_open(path, name, &writer->output);
     if (status != RVL_OK) {
         free(writer);
@@ -416,6 +419,8 @@ rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *na
     field_name(writer, name);
     add_text(writer, " pid=");
     add_number(writer, pid);
+    if (writer->flags & RVL_TRACE_RECORDS_REFUSALS)
+        add_text(writer, " " RVLI_WORD_REFUSALS);
     add_byte(writer, '\n');
     return RVL_OK;
 }
@@ -441,6 +446,25 @@ static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *ev
            !(event->access_mask >> event->device & 1) && event->flags < 8;
 }
 
+static bool good_refusal(const rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    bool device = event->device < RVL_MAX_DEVICES && (writer->devices >> event->device & 1);
+    return writer->minor >= RVLI_TRACE_MINOR_REFUSALS &&
+           (device || event->device == RVL_TRACE_HOST) && event->bytes > 0 &&
+           event->free_bytes <= (uint64_t)INT64_MAX &&
+           (event->flags & ~RVL_REFUSE_BY_ALLOCATOR) == 0 &&
+           (event->name == NULL || good_name(event->name));
+}
+
+static bool good_end(const rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    bool signal = event->flags == RVL_ENDED_BY_SIGNAL;
+    return writer->minor >= RVLI_TRACE_MINOR_REFUSALS &&
+           (event->flags & ~RVL_ENDED_BY_SIGNAL) == 0 &&
+           event->exit_status <= (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) &&
+           !(signal && event->exit_status == 0);
+}
+
 static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *event,
                        const process *owner)
 {
@@ -461,6 +485,10 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
         return writer->minor >= RVLI_TRACE_MINOR_RANGES && event->id > 0;
     if (event->kind == RVL_EVENT_LEAVE)
         return writer->minor >= RVLI_TRACE_MINOR_RANGES;
+    if (event->kind == RVL_EVENT_REFUSE)
+        return good_refusal(writer, event);
+    if (event->kind == RVL_EVENT_ENDED)
+        return good_end(writer, event);
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -490,6 +518,23 @@ static void write_alloc_options(rvl_trace_writer *writer, const rvl_trace_event 
     }
     RVLI_TRACE_FLAG_MAP(WRITE_FLAG)
 #undef WRITE_FLAG
+}
+
+static void write_refusal(rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    if (event->device == RVL_TRACE_HOST)
+        add_text(writer, " " RVLI_WORD_HOST);
+    else
+        field_number(writer, event->device);
+    field_number(writer, event->bytes);
+    field_number(writer, event->free_bytes);
+    field_name(writer, event->tag);
+    if (event->flags & RVL_REFUSE_BY_ALLOCATOR)
+        add_text(writer, " " RVLI_WORD_BY_ALLOCATOR);
+    if (event->name != NULL) {
+        add_text(writer, " " RVLI_WORD_AT);
+        add_name(writer, event->name);
+    }
 }
 
 static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
@@ -533,6 +578,14 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         break;
     case RVL_EVENT_LEAVE:
         field_number(writer, event->id);
+        break;
+    case RVL_EVENT_REFUSE:
+        write_refusal(writer, event);
+        break;
+    case RVL_EVENT_ENDED:
+        add_text(writer,
+                 event->flags & RVL_ENDED_BY_SIGNAL ? " " RVLI_WORD_SIGNAL : " " RVLI_WORD_EXIT);
+        add_number(writer, event->exit_status);
         break;
     default: /* step: nothing more */
         break;

@@ -5,7 +5,7 @@
 #ifndef REVEILLE_RECORD_H
 #define REVEILLE_RECORD_H
 
-#include "reveille/context.h"
+#include "reveille/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +29,34 @@ RVL_API rvl_status rvl_record_start(rvl_context *context, const char *path);
  * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_stop(rvl_context *context);
+
+/* A request that was refused. Those of the context's own calls are recorded without this. */
+typedef struct rvl_refusal {
+    size_t struct_size;
+    uint64_t requested_bytes; /* 1 to 2^63 - 1 */
+    uint64_t free_bytes;
+    rvl_process process;
+    int device;        /* RVL_NO_DEVICE: pinned host memory */
+    const char *tag;   /* NULL: none */
+    const char *where; /* the program's line, "train.py:23"; NULL: unknown */
+    uint32_t flags;    /* RVL_REFUSE_BY_ALLOCATOR */
+    uint32_t reserved; /* 0 */
+} rvl_refusal;
+
+/*
+ * Records that a request was refused which never reached this context: one that the program's own
+ * allocator turned down, or one for host memory. Does nothing while nothing is recorded. Returns
+ * RVL_OK; RVL_ERR_INVALID (no such process, 0 bytes, an empty text); RVL_ERR_NO_DEVICE;
+ * RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *refusal);
+
+/*
+ * Records how the command ended that the recording is of. flags: 0, and exit_status is 0 to 255;
+ * RVL_ENDED_BY_SIGNAL, and it is the signal's number. Does nothing while nothing is recorded.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags);
 
 #ifdef __cplusplus
 }

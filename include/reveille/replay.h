@@ -52,6 +52,15 @@ typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, b
 /* Flags of a replay. */
 #define RVL_REPLAY_PARTIAL 1u        /* as RVL_TRACE_PARTIAL */
 #define RVL_REPLAY_SNAPSHOT_PARTS 2u /* as RVL_SNAPSHOT_BY_PART */
+/* One of these at most; none: RVL_HEADROOM_USUAL_PERCENT of each device's capacity. */
+#define RVL_REPLAY_HEADROOM_BYTES 4u   /* headroom_bytes is the headroom of each device */
+#define RVL_REPLAY_HEADROOM_PERCENT 8u /* headroom_percent of each device's capacity is */
+
+/*
+ * The part of a device that a run is to leave free: more than what predictions are known to miss
+ * (docs/decisions.md has the sum).
+ */
+#define RVL_HEADROOM_USUAL_PERCENT 3.0
 
 typedef struct rvl_replay_options {
     size_t struct_size;
@@ -77,7 +86,9 @@ typedef struct rvl_replay_options {
     uint32_t reserved;           /* 0 */
     rvl_replay_filter_fn filter; /* NULL: every event is replayed as it is */
     void *filter_user;
-    size_t event_size; /* sizeof(rvl_trace_event), for the filter's events */
+    size_t event_size;       /* sizeof(rvl_trace_event), for the filter's events */
+    uint64_t headroom_bytes; /* what a verdict wants to be left (reveille/verdict.h) */
+    double headroom_percent; /* 0 to 100 */
 } rvl_replay_options;
 
 /*
@@ -166,7 +177,7 @@ RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
 typedef struct rvl_replay_device {
     size_t struct_size;
     int device; /* index in the trace */
-    bool fits;  /* at every instant within capacity */
+    bool fits;  /* at every instant within capacity, and no program that was recorded failed */
     bool within_budgets;
     uint8_t reserved[2];
     const char *profile; /* NULL: given by its size */
@@ -174,7 +185,7 @@ typedef struct rvl_replay_device {
     uint64_t peak_bytes;
     uint32_t peak_stage; /* index into this device's stages */
     uint32_t stage_count;
-    const char *oom_file; /* the first event that does not fit; NULL if it fits */
+    const char *oom_file; /* the first event that does not fit; NULL: there is none */
     uint32_t oom_line;
     uint32_t oom_stage;      /* index into this device's stages */
     const char *oom_process; /* "external" for external bytes */

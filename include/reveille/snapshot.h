@@ -17,8 +17,8 @@ typedef struct rvl_snapshot rvl_snapshot;
 /* Flags of a run. */
 #define RVL_SNAPSHOT_VERIFY 1u      /* feed recorded addresses in and compare; default: predict */
 #define RVL_SNAPSHOT_EMPTY_CACHE 2u /* predict: call empty_cache before every stage */
-#define RVL_SNAPSHOT_HOLDERS 4u     /* find what each stage's peak is for, and which lines hold it */
-#define RVL_SNAPSHOT_ALL_FRAMES 8u  /* a line is the innermost frame of a stack, whatever it is */
+#define RVL_SNAPSHOT_HOLDERS 4u    /* find what each stage's peak is for, and which lines hold it */
+#define RVL_SNAPSHOT_ALL_FRAMES 8u /* a line is the innermost frame of a stack, whatever it is */
 
 typedef struct rvl_snapshot_options {
     size_t struct_size;

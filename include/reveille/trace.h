@@ -30,7 +30,12 @@ extern "C" {
     X(SAMPLE, "sample")     /* process, thread, device, bytes: true use of the whole device */     \
     X(PART, "part") /* process, thread, id, bytes (0 allowed), tag: what of it the tag has; 1.1 */ \
     X(ENTER, "enter") /* process, thread, id, name: a range that is a stage begins; 1.2 */         \
-    X(LEAVE, "leave") /* process, thread, id: it ends; 0: all that the process has marked; 1.2 */
+    X(LEAVE, "leave") /* process, thread, id: it ends; 0: all that the process has marked; 1.2 */  \
+    X(REFUSE,                                                                                      \
+      "refuse")       /* process, thread, device (RVL_TRACE_HOST: host memory), bytes (asked for), \
+                         free_bytes, tag, flags (RVL_REFUSE_*), name (where; may be NULL); 1.2 */  \
+    X(ENDED, "ended") /* process, thread, exit_status or (RVL_ENDED_BY_SIGNAL) signal: how the     \
+                         recorded command ended; 1.2 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -41,6 +46,17 @@ typedef enum rvl_event_kind {
 
 /* Index of "no tag". */
 #define RVL_TRACE_NO_TAG UINT32_MAX
+
+/* The device of a refusal of host memory. */
+#define RVL_TRACE_HOST UINT32_MAX
+
+/* Flags of RVL_EVENT_REFUSE and RVL_EVENT_ENDED. */
+#define RVL_REFUSE_BY_ALLOCATOR 1u /* the program's own allocator refused, after its last try */
+#define RVL_ENDED_BY_SIGNAL 1u     /* status is a signal's number, not an exit status */
+
+/* What the trace says of an event's process. */
+#define RVL_PROCESS_RAN 1u              /* it has a pid: a program that ran, not a prediction */
+#define RVL_PROCESS_RECORDS_REFUSALS 2u /* requests that were refused are among its events */
 
 /*
  * One event. Fields that its kind does not use are 0, tag_index RVL_TRACE_NO_TAG. process_index,
@@ -57,15 +73,18 @@ typedef struct rvl_trace_event {
     uint32_t thread;
     uint32_t device;
     uint32_t tag_index; /* dense, from 0; one number per distinct tag name */
-    uint32_t flags;     /* RVL_ALLOC_* */
+    uint32_t flags;     /* RVL_ALLOC_*; RVL_REFUSE_*; RVL_ENDED_* */
     rvl_backup backup;
     bool skip_content; /* pause: discard; resume: no_restore */
     uint8_t reserved[3];
     const char *process;
-    const char *tag;  /* NULL: untagged */
-    const char *name; /* of a stage or range, or cause of external bytes */
-    uint32_t file;    /* index of the file it was read from */
-    uint32_t line;    /* from 1 */
+    const char *tag;        /* NULL: untagged */
+    const char *name;       /* of a stage or range, cause of external bytes, or line of a refusal */
+    uint32_t file;          /* index of the file it was read from */
+    uint32_t line;          /* from 1 */
+    uint64_t free_bytes;    /* of a refusal: what was free */
+    uint32_t exit_status;   /* of the end: 0 to 255, or a signal's number */
+    uint32_t process_flags; /* RVL_PROCESS_*; the writer ignores them */
 } rvl_trace_event;
 
 typedef struct rvl_trace_device {
@@ -80,6 +99,11 @@ typedef struct rvl_trace_device {
 
 typedef struct rvl_trace_writer rvl_trace_writer;
 
+/* Flags of a header. */
+#define RVL_TRACE_RECORDS_REFUSALS                                                                 \
+    1u /* its processes' records say that refused requests are among their events; needs minor 2   \
+        */
+
 typedef struct rvl_trace_header {
     size_t struct_size;
     const char *boot_id; /* NULL: unknown. Times of traces of one boot share a clock */
@@ -90,7 +114,7 @@ typedef struct rvl_trace_header {
     size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
     uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all kinds */
-    uint32_t reserved;   /* 0 */
+    uint32_t flags;      /* RVL_TRACE_RECORDS_REFUSALS */
 } rvl_trace_header;
 
 /*

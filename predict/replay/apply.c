@@ -500,7 +500,8 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
 static bool moves_memory(rvl_event_kind kind)
 {
     return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE &&
-           kind != RVL_EVENT_PART && kind != RVL_EVENT_ENTER && kind != RVL_EVENT_LEAVE;
+           kind != RVL_EVENT_PART && kind != RVL_EVENT_ENTER && kind != RVL_EVENT_LEAVE &&
+           kind != RVL_EVENT_REFUSE && kind != RVL_EVENT_ENDED;
 }
 
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
@@ -509,6 +510,7 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = process_of(replay, event, &process);
     if (status != RVL_OK)
         return status;
+    rvli_outcome_note(replay, &process->refusals, event);
     replay->moved = replay->moved || moves_memory(event->kind);
     switch (event->kind) {
     case RVL_EVENT_ALLOC:
@@ -533,6 +535,8 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
     case RVL_EVENT_ENTER:
     case RVL_EVENT_LEAVE:
         return apply_range(replay, event);
+    case RVL_EVENT_REFUSE:
+    case RVL_EVENT_ENDED:
     case RVL_EVENT_KIND_COUNT:
         break;
     }

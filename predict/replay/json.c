@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "predict/replay/replay_internal.h"
+#include "reveille/verdict.h"
 
 #define SCHEMA 1
 #define SECONDS_DIGITS 15 /* significant ones: nanoseconds of eleven days */
@@ -166,7 +167,7 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
 static json_t *oom_to_json(const rvl_replay *replay, size_t index, const rvl_replay_device *device,
                            bool *ok)
 {
-    if (device->fits)
+    if (device->oom_process == NULL)
         return json_null();
     json_t *object = json_object();
     set(object, "file", text_or_null(device->oom_file), ok);
@@ -180,7 +181,7 @@ static json_t *oom_to_json(const rvl_replay *replay, size_t index, const rvl_rep
 }
 
 static json_t *device_to_json(const rvl_replay *replay, size_t index,
-                              const rvl_replay_device *device, bool *ok)
+                              const rvl_replay_device *device, bool has_verdict, bool *ok)
 {
     json_t *object = json_object();
     set(object, "device", json_integer(device->device), ok);
@@ -188,7 +189,7 @@ static json_t *device_to_json(const rvl_replay *replay, size_t index,
     set(object, "capacity_bytes", bytes_of(device->capacity_bytes), ok);
     set(object, "peak_bytes", bytes_of(device->peak_bytes), ok);
     set(object, "peak_stage", stage_name_of(replay, index, device->peak_stage), ok);
-    set(object, "fits", json_boolean(device->fits), ok);
+    set(object, "fits", has_verdict ? json_boolean(device->fits) : json_null(), ok);
     set(object, "oom", oom_to_json(replay, index, device, ok), ok);
     return object;
 }
@@ -236,11 +237,11 @@ static void put_doubt(writer *out, const rvl_replay_device *device)
     put_text(out, text);
 }
 
-static void put_device(writer *out, const rvl_replay *replay, size_t index)
+static void put_device(writer *out, const rvl_replay *replay, size_t index, bool has_verdict)
 {
     rvl_replay_device device = {.struct_size = sizeof device};
     bool ok = rvl_replay_get_device(replay, index, &device) == RVL_OK;
-    json_t *object = device_to_json(replay, index, &device, &ok);
+    json_t *object = device_to_json(replay, index, &device, has_verdict, &ok);
     put_json(out, object, ok, true);
     put_text(out, ",\"stages\":[");
     for (uint32_t stage = 0; stage < device.stage_count && out->status == RVL_OK; stage++) {
@@ -255,21 +256,77 @@ static void put_device(writer *out, const rvl_replay *replay, size_t index)
     put_text(out, "}");
 }
 
+/* A request that was refused; null: none was. */
+static json_t *refusal_to_json(const rvli_refusal *refusal, bool *ok)
+{
+    if (refusal->number == 0)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "process", text_or_null(refusal->process), ok);
+    set(object, "tag", text_or_null(refusal->tag), ok);
+    set(object, "device",
+        refusal->device == RVL_NO_DEVICE ? json_null() : json_integer(refusal->device), ok);
+    set(object, "stage", text_or_null(refusal->stage), ok);
+    set(object, "where", text_or_null(refusal->where), ok);
+    set(object, "requested_bytes", bytes_of(refusal->requested_bytes), ok);
+    set(object, "free_bytes", bytes_of(refusal->free_bytes), ok);
+    return object;
+}
+
+static json_t *refused_to_json(const rvl_replay *replay, bool *ok)
+{
+    json_t *object = json_object();
+    set(object, "count", json_integer((json_int_t)replay->outcome.refused), ok);
+    set(object, "cured", json_integer((json_int_t)replay->outcome.cured), ok);
+    set(object, "first", refusal_to_json(&replay->outcome.first, ok), ok);
+    return object;
+}
+
+static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict *verdict)
+{
+    bool ok = true;
+    json_t *object = json_object(), *said = json_object();
+    set(said, "kind", json_string(rvl_verdict_keyword(verdict->kind)), &ok);
+    set(said, "text", text_or_null(verdict->text), &ok);
+    set(said, "spare_bytes", bytes_of(verdict->spare_bytes), &ok);
+    set(said, "headroom_bytes", bytes_of(verdict->headroom_bytes), &ok);
+    set(object, "verdict", said, &ok);
+    set(object, "refused", refused_to_json(replay, &ok), &ok);
+    if (verdict->ended)
+        set(object, verdict->by_signal ? "signal" : "exit_status",
+            json_integer(verdict->exit_status), &ok);
+    char *text = ok ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (text == NULL && out->status == RVL_OK)
+        out->status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for the verdict of a replay");
+    if (text != NULL) {
+        put_text(out, ",");
+        put_text(out, text + 1); /* its keys go on in the object that is open */
+    }
+    free(text);
+}
+
 rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write, void *user)
 {
     writer out = {.write = write, .user = user, .status = RVL_OK};
     char text[64];
     if (replay == NULL || write == NULL)
         return rvli_error(RVL_ERR_INVALID, "the replay or write is NULL");
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    rvl_status status = rvl_replay_get_verdict(replay, &verdict);
+    if (status != RVL_OK)
+        return status;
+    bool has_verdict = verdict.kind != RVL_VERDICT_FAILED && verdict.kind != RVL_VERDICT_NO_GPU;
     snprintf(text, sizeof text, "{\"schema\":%d,\"devices\":[", SCHEMA);
     put_text(&out, text);
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         if (i > 0)
             put_text(&out, ",");
-        put_device(&out, replay, i);
+        put_device(&out, replay, i, has_verdict);
     }
-    snprintf(text, sizeof text, "],\"events\":%" PRIu64 "}", rvl_replay_event_count(replay, NULL));
+    snprintf(text, sizeof text, "],\"events\":%" PRIu64, rvl_replay_event_count(replay, NULL));
     put_text(&out, text);
+    put_verdict(&out, replay, &verdict);
     return out.status;
 }
 

@@ -176,9 +176,13 @@ static rvl_status open_devices(rvl_replay *replay)
 static rvl_status check_options(rvl_replay *replay)
 {
     const rvl_replay_options *options = &replay->options;
-    if (rvli_flags_check(options->flags, RVL_REPLAY_PARTIAL | RVL_REPLAY_SNAPSHOT_PARTS,
+    if (rvli_flags_check(options->flags,
+                         RVL_REPLAY_PARTIAL | RVL_REPLAY_SNAPSHOT_PARTS |
+                             RVL_REPLAY_HEADROOM_BYTES | RVL_REPLAY_HEADROOM_PERCENT,
                          options->reserved) != RVL_OK)
         return RVL_ERR_VERSION;
+    if (rvli_headroom_read(options, &replay->headroom) != RVL_OK)
+        return RVL_ERR_INVALID;
     if ((unsigned)options->wake > RVL_WAKE_TOGETHER)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "unknown way to wake");
     if (options->filter != NULL &&
@@ -260,6 +264,14 @@ static rvl_status run_events(rvl_replay *replay)
     return RVL_OK;
 }
 
+/* Refusals of another device say nothing of the one that the options name. */
+static void end_outcome(rvl_replay *replay)
+{
+    replay->outcome.other_device = replay->options.device != NULL;
+    for (uint32_t i = 0; i < replay->process_capacity; i++)
+        rvli_outcome_end(&replay->outcome, &replay->processes[i].refusals);
+}
+
 /* What only a running replay needs. */
 static void forget_run(rvl_replay *replay)
 {
@@ -287,6 +299,7 @@ static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_
         status = prepare(replay);
     if (status == RVL_OK)
         status = run_events(replay);
+    end_outcome(replay);
     if (status == RVL_OK)
         status = rvli_replay_stages_end(replay);
     if (status == RVL_OK)

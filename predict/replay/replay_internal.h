@@ -16,6 +16,7 @@
 #include "base/trace_element.h"
 #include "predict/replay/snapshot_input.h"
 #include "predict/replay/stages.h"
+#include "predict/replay/verdict.h"
 #include "reveille/replay.h"
 #include "reveille/transition.h"
 
@@ -56,6 +57,7 @@ typedef struct rvli_replay_process {
     rvli_intmap addrs; /* of what is live, by id */
     rvli_replay_parted *parted;
     rvli_stages_of_process stages;
+    rvli_refusal_open refusals;
 } rvli_replay_process;
 
 typedef struct rvli_replay_device {
@@ -173,6 +175,8 @@ struct rvl_replay {
     rvli_replay_watched *watched; /* by tag, then by device; only with a timeline */
     uint32_t watched_tags;
 
+    rvli_outcome outcome;
+    rvli_headroom headroom;
     rvl_trace_progress progress;
 
     rvl_budget *budgets; /* copies, for as long as the result is asked */

@@ -379,6 +379,23 @@ static void describe_oom(const rvl_replay *replay, const rvli_replay_device *sta
     device->oom_tag = tag[0] != '\0' ? tag : NULL;
 }
 
+/* The request that ended a recorded program, if it was of this device. */
+static void describe_refusal(const rvl_replay *replay, const rvli_replay_device *state,
+                             rvl_replay_device *device)
+{
+    const rvli_refusal *deadly = &replay->outcome.deadly;
+    if (deadly->number == 0 || deadly->device != state->trace_index || replay->outcome.other_device)
+        return;
+    device->oom_file = replay->paths[deadly->file];
+    device->oom_line = deadly->line;
+    uint32_t stage = index_of(state, deadly->stage_index);
+    device->oom_stage = stage < state->stage_count ? stage : device->peak_stage;
+    device->oom_process = deadly->process;
+    device->oom_tag = deadly->tag;
+    device->oom_requested_bytes = deadly->requested_bytes;
+    device->oom_free_bytes = deadly->free_bytes;
+}
+
 /* Of a snapshot beside which no trace declares its device. */
 static bool is_assumed(const rvl_replay *replay, const rvli_replay_device *state)
 {
@@ -402,7 +419,7 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
         .peak_bytes = state->stats.peak_bytes,
         .peak_stage = peak_stage(replay, (int)index),
         .stage_count = state->stage_count,
-        .fits = !state->stats.oom.happened,
+        .fits = !state->stats.oom.happened && !rvli_outcome_failed(&replay->outcome),
         .within_budgets = state->within_budgets,
         .sample_count = state->sample_count,
         .worst_sample_difference_bytes = state->worst_difference_bytes,
@@ -411,8 +428,10 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
     };
     if (device.fits && device.peak_bytes > device.capacity_bytes - device.capacity_doubt_bytes)
         device.flags |= RVL_REPLAY_DEVICE_DOUBTFUL;
-    if (!device.fits)
+    if (state->stats.oom.happened)
         describe_oom(replay, state, &device);
+    else
+        describe_refusal(replay, state, &device);
     return rvli_result_write(device_out, &device, sizeof device);
 }
 

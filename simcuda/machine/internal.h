@@ -75,9 +75,12 @@ bool rvli_client_is_quiet(const rvli_wire_request *request);
 /* Takes back what a process has: once it has ended, nothing more is there to take. */
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
 
-/* Notes a request that did not fit. */
+/*
+ * Notes a request that did not fit. tag: what for, to be recorded; NULL: the context has recorded
+ * it.
+ */
 void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
-                               uint64_t requested_bytes, uint64_t free_bytes);
+                               uint64_t requested_bytes, uint64_t free_bytes, const char *tag);
 
 /* ---- nccl.c ---- */
 

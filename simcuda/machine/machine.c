@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -356,6 +357,14 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
 uint64_t rvli_machine_host_peak(const rvli_machine *machine)
 {
     return machine->host_peak_bytes;
+}
+
+void rvli_machine_ended(rvli_machine *machine, int status)
+{
+    if (WIFSIGNALED(status))
+        (void)rvl_record_end(machine->context, (uint32_t)WTERMSIG(status), RVL_ENDED_BY_SIGNAL);
+    else
+        (void)rvl_record_end(machine->context, (uint32_t)WEXITSTATUS(status), 0);
 }
 
 rvl_status rvli_machine_close(rvli_machine *machine)

@@ -114,6 +114,9 @@ const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
 /* Most pinned host memory at one instant, all processes counted. */
 uint64_t rvli_machine_host_peak(const rvli_machine *machine);
 
+/* Records how the command ended. status: as waitpid() has it. */
+void rvli_machine_ended(rvli_machine *machine, int status);
+
 /* Takes the memory of every process back, ends the trace, and frees the machine. RVL_ERR_IO. */
 rvl_status rvli_machine_close(rvli_machine *machine);
 

@@ -58,7 +58,7 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
         client->nccl[device] = after;
     if (status == RVL_ERR_DEVICE_OOM) {
         (void)rvl_device_get_memory(machine->context, device, &left, &total);
-        rvli_machine_tell_refusal(machine, client, device, wanted, left);
+        rvli_machine_tell_refusal(machine, client, device, wanted, left, "NCCL");
     }
     answer->free_bytes = communicator_bytes[part];
     answer->total_bytes = wanted;

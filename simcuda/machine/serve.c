@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reveille/record.h"
 #include "simcuda/machine/deposits.h"
 #include "simcuda/machine/internal.h"
 #include "simcuda/machine/meeting.h"
@@ -58,10 +59,26 @@ static rvl_status settle_once(rvli_machine *machine, int device, bool wanted)
                             wanted ? once_bytes(&machine->profile) : 0);
 }
 
+/* What can be written is: a request of nothing, or of more than there can be, has no line. */
+static void record_refusal(rvli_machine *machine, const rvli_client *client,
+                           const rvl_refusal *refusal)
+{
+    rvl_refusal known = *refusal;
+    known.struct_size = sizeof known;
+    known.process = client->process;
+    (void)rvl_record_refuse(machine->context, &known);
+}
+
 void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
-                               uint64_t requested_bytes, uint64_t free_bytes)
+                               uint64_t requested_bytes, uint64_t free_bytes, const char *tag)
 {
     rvli_machine_refusal *refused = &machine->refused;
+    if (tag != NULL)
+        record_refusal(machine, client,
+                       &(rvl_refusal){.device = device,
+                                      .requested_bytes = requested_bytes,
+                                      .free_bytes = free_bytes,
+                                      .tag = tag});
     if (refused->count++ > 0)
         return;
     refused->device = device;
@@ -126,7 +143,8 @@ static rvl_status take_share(rvli_machine *machine, rvli_client *client, int dev
     else
         (void)settle_once(machine, device, has_context(machine, device));
     if (status == RVL_ERR_DEVICE_OOM)
-        rvli_machine_tell_refusal(machine, client, device, bytes, free_bytes(machine, device));
+        rvli_machine_tell_refusal(machine, client, device, bytes, free_bytes(machine, device),
+                                  "CUDA context");
     return status;
 }
 
@@ -154,7 +172,7 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
         (void)rvli_intmap_insert(&client->memory, addr, 1); /* there is room */
     if (status == RVL_ERR_DEVICE_OOM)
         rvli_machine_tell_refusal(machine, client, request->device, request->bytes,
-                                  free_bytes(machine, request->device));
+                                  free_bytes(machine, request->device), NULL);
     answer->id = addr;
     return status;
 }
@@ -164,7 +182,7 @@ static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t
     uint64_t limit = machine->host_limit_bytes;
     uint64_t left = limit == 0 ? UINT64_MAX - machine->host_bytes : limit - machine->host_bytes;
     if (bytes > left) {
-        rvli_machine_tell_refusal(machine, client, RVL_NO_DEVICE, bytes, left);
+        rvli_machine_tell_refusal(machine, client, RVL_NO_DEVICE, bytes, left, "pinned");
         return RVL_ERR_HOST_OOM;
     }
     client->host_bytes += bytes;
@@ -237,6 +255,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_DONE:
         return rvli_deposits_done(machine, request, &answer->count);
     case RVLI_WIRE_CONTEXT_GIVE:
+    case RVLI_WIRE_REFUSED:
     case RVLI_WIRE_POOL:
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
@@ -250,10 +269,10 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_POOL ||
-           request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
-           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
-           request->kind == RVLI_WIRE_TAKEN;
+    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
+           request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
+           request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
+           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_TAKEN;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
@@ -273,12 +292,27 @@ static void note_pool(rvli_machine *machine, const rvli_client *client,
     memcpy(most->process, client->name, sizeof most->process);
 }
 
+/* The allocator of a program has given up, after the driver's refusals or by a limit of its own. */
+static void note_refusal(rvli_machine *machine, const rvli_client *client,
+                         const rvli_wire_request *request)
+{
+    bool on_device = request->device >= 0 && request->device < machine->gpus;
+    record_refusal(machine, client,
+                   &(rvl_refusal){.device = on_device ? request->device : RVL_NO_DEVICE,
+                                  .requested_bytes = request->bytes,
+                                  .free_bytes = request->id,
+                                  .where = request->text[0] != '\0' ? request->text : NULL,
+                                  .flags = RVL_REFUSE_BY_ALLOCATOR});
+}
+
 static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
 {
     if (request->kind == RVLI_WIRE_FREE)
         rvli_shared_release(machine, client, request->id);
     else if (request->kind == RVLI_WIRE_CONTEXT_GIVE)
         give_share(machine, client, request->device);
+    else if (request->kind == RVLI_WIRE_REFUSED)
+        note_refusal(machine, client, request);
     else if (request->kind == RVLI_WIRE_POOL)
         note_pool(machine, client, request);
     else if (request->kind == RVLI_WIRE_HOST_GIVE)

@@ -7,9 +7,9 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_POOL, RVLI_WIRE_FREE,
- * RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for
- * those.
+ * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_REFUSED, RVLI_WIRE_POOL,
+ * RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN:
+ * nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 5u
+#define RVLI_WIRE_VERSION 6u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -48,8 +48,10 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_STAGE,        /* text: a stage begins */
     RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
     RVLI_WIRE_CONTEXT_GIVE, /* device: a context is destroyed; no answer */
-    RVLI_WIRE_POOL,         /* device, id: the most that a pool has reserved, bytes: and what it may
-                               be on a card (simcuda/driver/pool.c); no answer */
+    RVLI_WIRE_REFUSED, /* device (-1: host memory), bytes: asked for, id: free, text: the line of
+                          the program: its own allocator has refused; no answer */
+    RVLI_WIRE_POOL,    /* device, id: the most that a pool has reserved, bytes: and what it may
+                          be on a card (simcuda/driver/pool.c); no answer */
 
     /* Ranks that come together (simcuda/machine/meeting.h). */
     RVLI_WIRE_MEET,    /* text: which meeting; rank of ranks; bytes: what it brings -> id */

@@ -46,7 +46,7 @@ static void test_one_process(void **state)
     assert_int_equal(folder_count(), 1);
     RUN("replay", "run.rvt");
     assert_int_equal(answer.status, 0);
-    check_printed("peak 4.0 MiB in start: fits");
+    check_printed("peak 4.0 MiB in start\n");
     check_printed("last reading in start: 0 B, predicted 0 B (0.00 %)");
     /* Again over it, without an extension, and elsewhere. */
     RUN("record", "--name", "my engine", PROGRAM, "exit_at_once");
@@ -219,7 +219,7 @@ static void test_replay_on_a_device(void **state)
     assert_int_equal(answer.status, 0);
     check_printed("  load  ");
     check_printed("  asleep  ");
-    check_printed("peak 6.0 MiB in load: fits");
+    check_printed("peak 6.0 MiB in load\n");
 }
 
 static void test_exit_status(void **state)

@@ -28,7 +28,7 @@ check_command() { # PREFIX LIBDIR
     local command=$1/bin/reveille
     [ "$("$command" --version | cut -d' ' -f1)" = reveille ] || fail "$command does not start"
     "$command" replay "$trace" >"$work/replayed"
-    grep -q 'peak 132.3 GiB in kv_cache_awake: fits$' "$work/replayed" || fail "not the right replay"
+    grep -q '^fits, with 7.5 GiB to spare$' "$work/replayed" || fail "not the right replay"
     needed_by "$command" | grep libmpi && fail "the command needs MPI"
 
     # Where the chart library was not there to be built in, the command says so.

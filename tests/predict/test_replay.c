@@ -218,7 +218,10 @@ static void test_json(void **state)
               "\"fits\":true,\"oom\":null,\"stages\":[{\"name\":\"only\",\"peak_bytes\":2097152,"
               "\"end_bytes\":2097152,\"free_at_peak_bytes\":1046478848,\"host_bytes\":0,"
               "\"seconds\":0.0,\"at_peak\":[{\"process\":\"e\",\"tag\":null,"
-              "\"bytes\":2097152}]}]}],\"events\":2}");
+              "\"bytes\":2097152}]}]}],\"events\":2,\"verdict\":{\"kind\":\"fits\","
+              "\"text\":\"fits, with 998.0 MiB to spare\",\"spare_bytes\":1046478848,"
+              "\"headroom_bytes\":31457280},\"refused\":{\"count\":0,\"cured\":0,"
+              "\"first\":null}}");
     rvl_string_free(json);
     rvl_replay_close(replay);
 }

@@ -8,7 +8,6 @@ with the model's sizes. Prints peak and end of every stage.
 """
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -46,16 +45,16 @@ def print_stages(options, replay):
 
 
 def run(reveille, python, out, *options):
-    """Exit status, the step's readings, the device as `reveille replay` sees the trace, and what was said on stderr."""
+    """Exit status, the step's readings, the device as `reveille replay` sees the trace, and its whole result."""
     trace, readings, said = out / "run.rvt", out / "readings.json", out / "stderr"
     with said.open("w") as err:
         done = subprocess.run([reveille, "run", "--device", "h200", "--stages-nvtx", "stage:", "-o", trace, "--",
                                python, STEP, "-o", readings, *options],
                               check=False, stderr=err, timeout=600)  # fmt: skip
     replay = subprocess.run([reveille, "replay", "--json", trace], check=False, capture_output=True, text=True)
-    device = json.loads(replay.stdout)["devices"][0]
-    print_stages(options, device)
-    return done.returncode, json.loads(readings.read_text()), device, said.read_text()
+    result = json.loads(replay.stdout)
+    print_stages(options, result["devices"][0])
+    return done.returncode, json.loads(readings.read_text()), result["devices"][0], result
 
 
 def awake(reading):
@@ -122,16 +121,17 @@ def check_staged(status, readings, replay):
     assert replay["peak_stage"] in ENGINE_AWAKE, f"the peak is in {replay['peak_stage']}, expected one of {ENGINE_AWAKE}"
 
 
-def check_refused(status, readings, said):
+def check_refused(status, readings, result):
     """The KV cache beside the trainer: the driver's own figures."""
     check(status, 1, "exit status")
     check([each["stage"] for each in readings], BEGIN, "stages that ended")
     before, trained = readings[0]["engine"]["awake"], readings[-1]["used"]
     free = CAPACITY - trained - before["weights"] - before["runtime"]
-    found = re.search(r"out of memory once: VLLM::\S+ asked for .*\((\d+) bytes\) .* with .*\((\d+) bytes\)",
-                      said)  # fmt: skip
-    assert found, said[-2000:]
-    check((int(found[1]), int(found[2])), (before["kv_cache"], free), "asked for, and free")
+    refusal = result["refused"]["first"]
+    assert refusal["process"].startswith("VLLM::"), refusal
+    asked = refusal["requested_bytes"], refusal["free_bytes"]
+    check(asked, (before["kv_cache"], free), "asked for, and free")
+    check(result["verdict"]["kind"], "out of memory", "verdict")
 
 
 def check_together(status, readings, replay):
@@ -155,8 +155,8 @@ def main():
         for graphs in ([], ["--eager"]):
             status, readings, replay, _ = run(reveille, python, out, *graphs)
             check_staged(status, readings, replay)
-        status, readings, _, said = run(reveille, python, out, "--eager", "--together")
-        check_refused(status, readings, said)
+        status, readings, _, result = run(reveille, python, out, "--eager", "--together")
+        check_refused(status, readings, result)
         status, readings, replay, _ = run(reveille, python, out, "--eager", "--together", "--mem-fraction", "0.4")
         check_together(status, readings, replay)
     print("all is as expected")

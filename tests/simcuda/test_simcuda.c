@@ -80,9 +80,55 @@ static void out_of_memory_at_the_byte(void **state)
     assert_int_equal(printed(3), 0);
     assert_int_equal(printed(4), CONTEXT + room);
     assert_int_equal(printed(5), OUT_OF_MEMORY);
-    check_err("out of memory 2 times: first simcuda-program[");
-    check_err("149558394880 bytes");
-    check_err("reveille: the table shows what was allocated, and no request that was refused\n");
+    check_printed("\nfits after 2 refusals that the program survived, with ");
+    check_printed(" to spare; the first: simcuda-program[");
+    check_printed("]/cudaMalloc asked for 139.3 GiB of device 0 with 139.3 GiB free, in run\n");
+    assert_int_equal(run_on("--no-refusals", words), 3);
+    assert_int_equal(run_on("--json", words), 0);
+    check_printed("\"kind\":\"survived refusals\"");
+    check_printed("\"refused\":{\"count\":2,\"cured\":0,\"first\":{\"process\":\"simcuda-program[");
+    check_printed("\"requested_bytes\":149558394880");
+}
+
+/* The last line is what happened: a program that dies of it, that fails otherwise, that does
+ * nothing. */
+static void the_verdict_is_what_happened(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--device 1GiB", "malloc 2147483648 exit 1"), 1);
+    check_printed("]/cudaMalloc asked for 2.0 GiB of device 0 with ");
+    check_printed(" free, in run; the command failed with exit status 1\n");
+    assert_int_equal(run_on("--device 1GiB --json", "malloc 2147483648 exit 1"), 1);
+    check_printed("\"fits\":false,\"oom\":{\"file\":");
+    check_printed("\"verdict\":{\"kind\":\"out of memory\"");
+    assert_int_equal(run_on("", "malloc 1048576 exit 5"), 5);
+    check_printed("\nno verdict: the command failed with exit status 5\n");
+    assert_int_equal(run_on("--json", "malloc 1048576 exit 5"), 5);
+    check_printed("\"fits\":null,\"oom\":null");
+    check_printed("\"exit_status\":5");
+    assert_int_equal(run_shell(COMMAND_WORD " run -- sh -c 'kill -9 $$' 2>err"), 137);
+    check_printed("\nno verdict: the command was killed by signal 9 (SIGKILL)\n");
+    assert_int_equal(run_shell(COMMAND_WORD " run --no-gpu-ok -- true 2>err"), 0);
+    check_printed("\nno verdict: it used no GPU\n");
+    assert_int_equal(run_on("--headroom 50%", "malloc 1048576"), 0);
+    check_printed("\nfits, with 139.3 GiB to spare\n");
+    assert_int_equal(run_on("--headroom 100%", "malloc 1048576"), 0);
+    check_printed("\ntight: 139.3 GiB to spare on device 0, less than the headroom of 139.8 GiB\n");
+    assert_int_equal(run_on("--headroom 101%", "malloc 1048576"), 2);
+    check_err("--headroom 101%: expected a part such as 3%, a size such as 2GiB, or 0");
+}
+
+/* The trace of a run says the same as the run. */
+static void a_trace_has_its_verdict(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--device 1GiB -o run.rvt", "malloc 2147483648 exit 1"), 1);
+    assert_int_equal(run_command("replay run.rvt"), 3);
+    check_printed("\nout of memory: simcuda-program[");
+    check_printed(" free, in run; the command failed with exit status 1\n");
+    assert_int_equal(run_command("replay --device h200 run.rvt"), 3);
+    check_printed("\nno verdict: the command ran out of memory where it was recorded, and did not "
+                  "go on\n");
 }
 
 static void memory_by_the_driver(void **state)
@@ -110,7 +156,8 @@ static void pinned_memory_is_bounded(void **state)
     assert_int_equal(printed(1), OUT_OF_MEMORY);
     assert_int_equal(printed(2), 0);
     assert_int_equal(printed(3), OUT_OF_MEMORY);
-    check_err("of pinned host memory");
+    check_printed(
+        "]/pinned asked for 516.0 KiB of pinned host memory with 512.0 KiB free, in run\n");
 }
 
 static void device_memory_faults(void **state)
@@ -359,7 +406,7 @@ static void a_second_context_may_not_fit(void **state)
     assert_int_equal(printed(0), CONTEXT);
     assert_int_equal(printed(1), -OUT_OF_MEMORY);
     assert_int_equal(printed(2), CONTEXT);
-    check_err("asked for 523.6 MiB (548995072 bytes) of device 0 with 173.2 MiB");
+    check_printed("]/CUDA context asked for 523.6 MiB of device 0 with 173.2 MiB free, in run\n");
     assert_int_equal(run_on("--device 525MiB", "memory"), 0);
     assert_int_equal(printed(0), 0); /* too small for any: none is counted */
 }
@@ -552,7 +599,7 @@ static void statuses(void **state)
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576 exit 7"), 7);
     /* What a run was is shown, though a budget names none of its stages. */
     assert_int_equal(run_on("--budget trian=1GiB --budget run=526MiB", "malloc 1048576"), 2);
-    check_printed("peak 528.8 MiB in run: fits, over budget");
+    check_printed("peak 528.8 MiB in run, over budget\n");
     check_err("budget for unknown stage \"trian\"; the trace has: run");
     assert_int_equal(run_on("--json --budget later=1GiB", "malloc 1048576 exit 7"), 7);
     check_printed("{\"schema\":1,");
@@ -694,6 +741,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_in_use),
         cmocka_unit_test(out_of_memory_at_the_byte),
+        cmocka_unit_test(the_verdict_is_what_happened),
+        cmocka_unit_test(a_trace_has_its_verdict),
         cmocka_unit_test(memory_by_the_driver),
         cmocka_unit_test(pinned_memory_is_bounded),
         cmocka_unit_test(device_memory_faults),

@@ -200,6 +200,15 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_ENTER, .time_ns = 2, DASH, .id = UINT64_MAX, .name = "-", NO_TAG},
     {RVL_EVENT_LEAVE, .time_ns = 1, TRAINER, .id = 1, NO_TAG},
     {RVL_EVENT_LEAVE, .time_ns = 2, DASH, NO_TAG},
+    {RVL_EVENT_REFUSE, .time_ns = 1, TRAINER, .device = 63, .bytes = INT64_MAX, .tag = "wei ghts",
+     .flags = RVL_REFUSE_BY_ALLOCATOR, .name = "train it.py:23"},
+    {RVL_EVENT_REFUSE, .time_ns = 2, TRAINER, .device = RVL_TRACE_HOST, .bytes = 1,
+     .free_bytes = INT64_MAX, NO_TAG},
+    {RVL_EVENT_REFUSE, .time_ns = 3, DASH, .thread = 4, .bytes = 4096, .free_bytes = 1, .tag = "-",
+     .tag_index = 1, .name = "-"},
+    {RVL_EVENT_ENDED, .time_ns = 1, TRAINER, .exit_status = 255, NO_TAG},
+    {RVL_EVENT_ENDED, .time_ns = 2, DASH, .thread = 7, .exit_status = 9,
+     .flags = RVL_ENDED_BY_SIGNAL, NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -238,6 +247,8 @@ static void assert_same_event(const rvl_trace_event *a, const rvl_trace_event *b
     assert_same_text(a->process, b->process);
     assert_same_text(a->tag, b->tag);
     assert_same_text(a->name, b->name);
+    assert_int_equal(a->free_bytes, b->free_bytes);
+    assert_int_equal(a->exit_status, b->exit_status);
 }
 
 static rvl_trace_writer *open_writer_of(const char *path, uint32_t minor)
@@ -571,6 +582,79 @@ static void passes_over_what_a_newer_minor_added(void **state)
     check_error(read_text(NEWER "nap\nend 0\n"), RVL_ERR_CORRUPT_TRACE, 7, 5, "some are missing");
 }
 
+#define PARTS "reveille-trace 1.1\n" CLOCK DEVICES "process p pid=1\n"
+
+/* Refusals, and how a command ended, came with 1.2. */
+static void refusals_and_ends(void **state)
+{
+    (void)state;
+#define REFUSALS "reveille-trace 1.2\n" CLOCK DEVICES "process p pid=1 refusals=yes\n"
+    static const struct {
+        const char *line;
+        uint32_t column;
+        const char *part;
+    } wrong[] = {
+        {"refuse 1 p 0 host 0 1 -", 19, "size of 0 bytes"},
+        {"refuse 1 p 0 hosts 1 1 -", 14, "number of the device"},
+        {"refuse 1 p 0 64 1 1 -", 14, "not been declared"},
+        {"refuse 1 p 0 0 1 9223372036854775808 -", 18, "2^63"},
+        {"refuse 1 p 0 0 1 1", 19, "tag"},
+        {"refuse 1 p 0 0 1 1 - at=x by=allocator", 26, "should end here"},
+        {"refuse 1 p 0 0 1 1 - at=", 25, "name"},
+        {"ended 1 p 0", 12, "exit=NUMBER"},
+        {"ended 1 p 0 exit=256", 18, "0 to 255"},
+        {"ended 1 p 0 signal=0", 20, "1 to 64"},
+        {"ended 1 p 0 signal=65", 20, "1 to 64"},
+        {"ended 1 p 0 exit=1 now", 19, "should end here"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[512];
+        snprintf(text, sizeof text, REFUSALS "%s\nend 1\n", wrong[i].line);
+        check_error(read_text(text), RVL_ERR_CORRUPT_TRACE, 6, wrong[i].column, wrong[i].part);
+    }
+    check_error(read_text(PARTS "refuse 1 p 0 0 1 1 -\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 1,
+                "not a kind of line");
+    check_error(read_text("reveille-trace 1.1\n" CLOCK DEVICES "process p pid=1 refusals=yes\n"),
+                RVL_ERR_CORRUPT_TRACE, 5, 16, "should end here");
+
+    outcome got = read_text(REFUSALS "process q pid=2\nprocess r pid=0\n"
+                                     "step 1 p 0\nstep 2 q 0\nstep 3 r 0\nend 3\n");
+    assert_int_equal(got.status, RVL_ERR_NOT_FOUND);
+    assert_int_equal(got.events[0].process_flags, RVL_PROCESS_RAN | RVL_PROCESS_RECORDS_REFUSALS);
+    assert_int_equal(got.events[1].process_flags, RVL_PROCESS_RAN);
+    assert_int_equal(got.events[2].process_flags, 0);
+    rvl_trace_reader_close(got.reader);
+}
+
+/* What the format cannot hold is not written. */
+static void refusals_that_cannot_be_written(void **state)
+{
+    (void)state;
+    static const rvl_trace_event wrong[] = {
+        {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 0},
+        {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 1, .device = 2},
+        {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 1, .free_bytes = UINT64_MAX},
+        {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 1, .flags = 2},
+        {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 1, .name = ""},
+        {RVL_EVENT_ENDED, .process = "trainer", .exit_status = 256},
+        {RVL_EVENT_ENDED, .process = "trainer", .flags = RVL_ENDED_BY_SIGNAL},
+        {RVL_EVENT_ENDED, .process = "trainer", .exit_status = 65, .flags = RVL_ENDED_BY_SIGNAL},
+        {RVL_EVENT_ENDED, .process = "trainer", .flags = 2},
+    };
+    char path[PATH_BYTES];
+    new_path(path, "");
+    rvl_trace_writer *writer = open_writer_of(path, 2);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(rvl_trace_writer_add_event(writer, &wrong[i], sizeof wrong[i]),
+                         RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    writer = open_writer_of(path, 1);
+    const rvl_trace_event early = {RVL_EVENT_REFUSE, .process = "trainer", .bytes = 1};
+    assert_int_equal(rvl_trace_writer_add_event(writer, &early, sizeof early), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    unlink(path);
+}
+
 /* Parts came with 1.1. */
 static void parts_are_of_their_version(void **state)
 {
@@ -580,7 +664,6 @@ static void parts_are_of_their_version(void **state)
     char path[PATH_BYTES];
     check_error(read_text(MAGIC CLOCK DEVICES "process p pid=1\npart 1 p 0 1 5 logits\nend 1\n"),
                 RVL_ERR_CORRUPT_TRACE, 6, 1, "not a kind of line");
-#define PARTS "reveille-trace 1.1\n" CLOCK DEVICES "process p pid=1\n"
     check_error(read_text(PARTS "part 1 p 0 1 5 -\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 16,
                 "a part has a tag");
     check_error(read_text(PARTS "part 1 p 0 0 5 logits\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 12,
@@ -605,7 +688,9 @@ static void parts_are_of_their_version(void **state)
     header.minor = 3;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     header.minor = 1;
-    header.reserved = 1;
+    header.flags = RVL_TRACE_RECORDS_REFUSALS; /* which version 1.1 cannot say */
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    header.flags = 2;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     unlink(path);
 }
@@ -1237,6 +1322,8 @@ int main(void)
         cmocka_unit_test(limits_names_and_processes),
         cmocka_unit_test(parts_are_of_their_version),
         cmocka_unit_test(ranges_are_of_their_version),
+        cmocka_unit_test(refusals_and_ends),
+        cmocka_unit_test(refusals_that_cannot_be_written),
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
         cmocka_unit_test(refuses_another_major),
         cmocka_unit_test(passes_over_comments_and_empty_lines),

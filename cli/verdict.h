@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* The verdict (reveille/verdict.h) as the commands print it, and the options about it. */
+#ifndef RVL_CLI_VERDICT_H
+#define RVL_CLI_VERDICT_H
+
+#include "options.h"
+#include "reveille/verdict.h"
+
+/* --headroom, as a replay takes it. */
+typedef struct option_headroom {
+    uint64_t flag; /* RVL_REPLAY_HEADROOM_*; 0: the usual one */
+    uint64_t bytes;
+    double percent;
+} option_headroom;
+
+int verdict_set_headroom(const command_spec *command, const option_spec *option, char *value,
+                         void *user);
+
+/* Tells a replay's options. */
+void verdict_ask(const option_headroom *headroom, rvl_replay_options *options);
+
+/* The last line of a result. false: no memory. */
+bool verdict_print(const rvl_replay *replay);
+
+/* Whether a request was refused and not granted at its next try. */
+bool verdict_has_refusals(const rvl_replay *replay);
+
+#define OPTION_OF_HEADROOM(offset)                                                                 \
+    {                                                                                              \
+        .kind = OPTION_CALL, .name = "headroom", .value = "PERCENT%|SIZE", .field = (offset),      \
+        .help = "what is to be left of each device: with less the verdict is `tight`",             \
+        .usual = "3%", .expected = "a part such as 3%, a size such as 2GiB, or 0",                 \
+        .set = verdict_set_headroom,                                                               \
+    }
+
+#define OPTION_OF_NO_REFUSALS(offset)                                                              \
+    {                                                                                              \
+        .kind = OPTION_FLAG, .name = "no-refusals", .field = (offset),                             \
+        .help = "exit with 3 if a request for memory was refused, also where the program "         \
+                "survived it",                                                                     \
+        .usual = "a refusal that the program survives is no failure",                              \
+    }
+
+#endif
