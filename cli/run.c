@@ -149,6 +149,8 @@ const command_spec run_spec = {
         (const text_entry[]){
             {"LD_AUDIT", "Libraries that are named there stay, before ours. Ours sees to it that "
                          "the names of CUDA's libraries lead to simulated ones."},
+            {"GLIBC_TUNABLES", "Gets room for thread-local memory of preloaded libraries, unless "
+                               "`glibc.rtld.optional_static_tls` is there."},
             {"PYTHONPATH", "Ours comes first: a sitecustomize.py, through which small tensors of "
                            "PyTorch are computed for real. It runs the one that it hides."},
             {"CUDA_VISIBLE_DEVICES", "Is taken away, since it names the GPUs that are here. The "

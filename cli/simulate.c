@@ -67,6 +67,20 @@ static bool set_rank(const simulation *what, uint16_t store_port)
            setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1) == 0;
 }
 
+/*
+ * Beside an LD_AUDIT library the loader leaves less than 4 KiB for thread-local memory of libraries
+ * that come later. Allocators that are preloaded have more (Ray preloads jemalloc into its
+ * servers). Each thread has it on its stack, so it is not made larger than they need.
+ */
+#define STATIC_TLS "glibc.rtld.optional_static_tls"
+
+static bool leave_room_for_threads(void)
+{
+    const char *tunables = getenv("GLIBC_TUNABLES");
+    return (tunables != NULL && strstr(tunables, STATIC_TLS "=") != NULL) ||
+           record_add_path("GLIBC_TUNABLES", STATIC_TLS "=65536", false);
+}
+
 /* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
 static bool set_environment(const simulation *what, const char *library, const char *machine)
 {
@@ -78,7 +92,7 @@ static bool set_environment(const simulation *what, const char *library, const c
     snprintf(python, sizeof python, "%s/python", folder);
     return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
            setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 &&
-           record_add_path("LD_AUDIT", library, false) &&
+           record_add_path("LD_AUDIT", library, false) && leave_room_for_threads() &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */

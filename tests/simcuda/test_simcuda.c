@@ -394,6 +394,25 @@ static void the_first_process_takes_more(void **state)
     assert_int_equal(printed(3), CONTEXT);
 }
 
+/* What allocators have: beside a library of LD_AUDIT the loader has no room for it of its own. */
+static void a_preloaded_library_has_its_static_tls(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run --no-gpu-ok -- env LD_PRELOAD=" STATIC_TLS
+                                            " sh -c 'echo $GLIBC_TUNABLES' 2>err"),
+                     0);
+    check_printed("glibc.rtld.optional_static_tls=65536\n");
+    /* What the user has there stays, also their own choice of this one. */
+    assert_int_equal(run_shell("GLIBC_TUNABLES=glibc.malloc.arena_max=2 " COMMAND_WORD
+                               " run --no-gpu-ok -- sh -c 'echo $GLIBC_TUNABLES' 2>err"),
+                     0);
+    check_printed("glibc.malloc.arena_max=2:glibc.rtld.optional_static_tls=65536\n");
+    assert_int_equal(run_shell("GLIBC_TUNABLES=glibc.rtld.optional_static_tls=1048576 " COMMAND_WORD
+                               " run --no-gpu-ok -- sh -c 'echo $GLIBC_TUNABLES' 2>err"),
+                     0);
+    check_printed("glibc.rtld.optional_static_tls=1048576\n");
+}
+
 /* A context that does not fit takes nothing, and leaves what others have. */
 static void a_second_context_may_not_fit(void **state)
 {
@@ -759,6 +778,7 @@ int main(void)
         cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
         cmocka_unit_test(the_first_process_takes_more),
+        cmocka_unit_test(a_preloaded_library_has_its_static_tls),
         cmocka_unit_test(a_second_context_may_not_fit),
         cmocka_unit_test(a_killed_process_gives_back),
         cmocka_unit_test(a_forked_child_begins_with_nothing),
