@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "core/listener.h"
 
 static uint64_t free_on(rvl_context *context, int device)
 {
@@ -14,6 +15,17 @@ static uint64_t free_on(rvl_context *context, int device)
         free_bytes = 0;
     rvli_error_set(&cause);
     return free_bytes;
+}
+
+/* The context's own recording, and who listens to the process. */
+static void tell_refusal(rvl_context *context, const rvli_tag *tag, int device,
+                         uint64_t requested_bytes, uint64_t free_bytes)
+{
+    rvli_lock(context);
+    if (rvli_recording(&context->recorder))
+        rvli_record_refusal(context, tag, device, requested_bytes, free_bytes);
+    rvli_unlock(context);
+    rvli_listener_tell_refusal(context, tag, device, requested_bytes, free_bytes);
 }
 
 void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int device,
@@ -46,10 +58,8 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
     rvli_text_add(&text, cause.message);
 
     if (out_of_memory && tag != NULL) {
-        rvli_lock(context);
-        if (rvli_recording(&context->recorder))
-            rvli_record_refusal(context, tag, device, requested_bytes, free_bytes);
-        rvli_unlock(context);
+        tell_refusal(context, tag, device, requested_bytes, free_bytes);
+        rvli_error_set(&cause);
     }
     rvli_error_message(message);
     rvli_error_tag(name);

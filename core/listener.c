@@ -63,6 +63,26 @@ void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr)
         hears->freeing(context, addr);
 }
 
+/* A listener of before this function has none. */
+void rvli_listener_tell_refusal(const rvl_context *context, const rvli_tag *tag, int device,
+                                uint64_t requested_bytes, uint64_t free_bytes)
+{
+    const rvl_listener *hears = rvli_listener_of(context);
+    rvl_listener known;
+    if (hears == NULL || rvli_options_read(&known, sizeof known, hears) != RVL_OK ||
+        known.refused == NULL)
+        return;
+    const rvl_listened what = {
+        .struct_size = sizeof what,
+        .context = context,
+        .size_bytes = requested_bytes,
+        .tag = tag->key->name,
+        .ordinal = context->devices[device].facts.ordinal,
+        .state = RVL_STATE_PAUSED,
+    };
+    known.refused(&what, free_bytes);
+}
+
 /* ---- Opening and closing ---- */
 
 void rvli_listener_tell_opening(const rvli_backend_ops *ops, uint64_t *before_bytes)

@@ -16,6 +16,9 @@ void rvli_listener_tell_opened(const rvl_context *context, const uint64_t *befor
 
 void rvli_listener_tell_alloc(const rvl_context *context, const rvli_allocation *allocation,
                               rvl_addr addr);
+/* There was no memory. May change the error record. */
+void rvli_listener_tell_refusal(const rvl_context *context, const rvli_tag *tag, int device,
+                                uint64_t requested_bytes, uint64_t free_bytes);
 void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr);
 
 /* ---- All contexts on real devices ---- */

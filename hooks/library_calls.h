@@ -42,6 +42,7 @@
     X(bool, recorder_try_close, (void), ())                                                        \
     V(recorder_alloc, (rvli_recorded_space space, uint64_t key, const rvli_recorded *what),        \
       (space, key, what))                                                                          \
+    V(recorder_refuse, (const rvli_refused *refused), (refused))                                   \
     V(recorder_retain, (rvli_recorded_space space, uint64_t key), (space, key))                    \
     X(bool, recorder_free, (rvli_recorded_space space, uint64_t key, rvli_recorded * was_out),     \
       (space, key, was_out))                                                                       \

@@ -71,7 +71,8 @@
       (out, size), size, -1)                                                                       \
     X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, false,                                          \
       (CUdeviceptr * out, size_t * pitch, size_t width, size_t height, unsigned element), ALLOC,   \
-      (out, pitch, width, height, element), *pitch *height, -1)                                    \
+      (out, pitch, width, height, element), (result == CUDA_SUCCESS ? *pitch : width) * height,    \
+      -1)                                                                                          \
     X(cuMemAllocManaged, "cuMemAllocManaged", 6000, false,                                         \
       (CUdeviceptr * out, size_t size, unsigned flags), ALLOC, (out, size, flags), size, -1)       \
     X(cuMemAllocAsync, "cuMemAllocAsync", 11020, false,                                            \
@@ -196,8 +197,8 @@ static int device_of(const CUmemAllocationProp *properties)
 #define AROUND_ALLOC(symbol, kind, call, bytes, device)                                            \
     rvli_call_begin();                                                                             \
     CUresult result = call;                                                                        \
-    rvli_call_end((int)result, #symbol, kind, result == CUDA_SUCCESS ? *out : 0,                   \
-                  result == CUDA_SUCCESS ? (bytes) : 0, device, __builtin_return_address(0))
+    rvli_call_end((int)result, #symbol, kind, result == CUDA_SUCCESS ? *out : 0, bytes, device,    \
+                  __builtin_return_address(0))
 #define AROUND_FREE(symbol, kind, call)                                                            \
     rvli_return_begin(#symbol, kind, id);                                                          \
     CUresult result = call;                                                                        \

@@ -4,7 +4,8 @@
  *
  * Calls are seen at two levels, the CUDA runtime and the driver below it. One that the runtime
  * makes on behalf of a call that was seen is the same event: only the outermost is told. Reveille's
- * own calls are never told. An allocation is told when it has succeeded, a free before it is made.
+ * own calls are never told. An allocation is told when it has succeeded or was refused for want of
+ * memory, a free before it is made.
  */
 #ifndef RVL_HOOKS_PRELOAD_OBSERVE_H
 #define RVL_HOOKS_PRELOAD_OBSERVE_H
@@ -28,7 +29,11 @@ typedef struct rvli_seen {
     uint64_t size_bytes; /* 0 where memory is given back */
     int device;          /* -1: that of the thread's context */
     const void *caller;  /* where the call came from; NULL where memory is given back */
+    bool refused;        /* there was no memory, and there is no id */
 } rvli_seen;
+
+/* Of the runtime and of the driver: there is no memory. */
+#define RVLI_SEEN_OUT_OF_MEMORY 2
 
 typedef void (*rvli_observer)(const rvli_seen *seen);
 
@@ -57,15 +62,16 @@ static inline void rvli_call_end(int error, const char *function, rvli_seen_kind
                                  uint64_t size_bytes, int device, const void *caller)
 {
     rvli_calls_open--;
-    if (error == 0 && rvli_seen_wanted())
-        rvli_seen_tell(&(rvli_seen){function, kind, id, size_bytes, device, caller});
+    bool refused = error == RVLI_SEEN_OUT_OF_MEMORY;
+    if ((error == 0 || refused) && rvli_seen_wanted())
+        rvli_seen_tell(&(rvli_seen){function, kind, id, size_bytes, device, caller, refused});
 }
 
 /* Around a call that takes memory back. */
 static inline void rvli_return_begin(const char *function, rvli_seen_kind kind, uint64_t id)
 {
     if (rvli_seen_wanted())
-        rvli_seen_tell(&(rvli_seen){function, kind, id, 0, -1, NULL});
+        rvli_seen_tell(&(rvli_seen){function, kind, id, 0, -1, NULL, false});
     rvli_calls_open++;
 }
 

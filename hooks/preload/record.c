@@ -36,17 +36,31 @@
 
 /* ---- What the program does ---- */
 
+/* device -1 of cuMemCreate() is memory of the host, and else the device of the thread's context. */
+static bool is_of_a_device(const rvli_seen *seen)
+{
+    return seen->kind != RVLI_SEEN_CREATE || seen->device >= 0;
+}
+
 static void see(const rvli_seen *seen)
 {
     const rvli_recorded what = {
         .size_bytes = seen->size_bytes, .device = seen->device, .nccl = rvli_is_nccl(seen->caller)};
+    if (!is_of_a_device(seen))
+        return;
+    if (seen->refused) {
+        rvli_recorder_refuse(&(rvli_refused){.tag = what.nccl ? "nccl" : NULL,
+                                             .device = seen->device,
+                                             .requested_bytes = seen->size_bytes,
+                                             .free_bytes = RVLI_RECORDER_UNMEASURED});
+        return;
+    }
     switch (seen->kind) {
     case RVLI_SEEN_ALLOC:
         rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, seen->id, &what);
         break;
     case RVLI_SEEN_CREATE:
-        if (seen->device >= 0) /* else it is memory of the host */
-            rvli_recorder_alloc(RVLI_RECORDED_HANDLE, seen->id, &what);
+        rvli_recorder_alloc(RVLI_RECORDED_HANDLE, seen->id, &what);
         break;
     case RVLI_SEEN_FREE:
         rvli_recorder_free(RVLI_RECORDED_ADDRESS, seen->id, NULL);

@@ -79,6 +79,16 @@ static void step(const rvl_context *context)
         (void)rvli_recorder_step();
 }
 
+/* Also of contexts in which regions allocate: the core knows what was asked for and what is free.
+ */
+static void refused(const rvl_listened *what, uint64_t free_bytes)
+{
+    rvli_recorder_refuse(&(rvli_refused){.tag = what->tag[0] != '\0' ? what->tag : NULL,
+                                         .device = what->ordinal,
+                                         .requested_bytes = what->size_bytes,
+                                         .free_bytes = free_bytes});
+}
+
 const rvl_listener rvli_record_listener = {
     .struct_size = sizeof rvli_record_listener,
     .opening = opening,
@@ -90,4 +100,5 @@ const rvl_listener rvli_record_listener = {
     .after = after,
     .stage = stage,
     .step = step,
+    .refused = refused,
 };

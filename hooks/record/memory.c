@@ -129,6 +129,42 @@ void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_rec
     pthread_mutex_unlock(&rvli_record_lock);
 }
 
+/* ---- Refusals ---- */
+
+/* Without the lock. What is free of a device that does not say it is taken for 0. */
+static uint64_t free_of(int device)
+{
+    uint64_t used_bytes, capacity_bytes = rvli_usage_device_at(device)->capacity_bytes;
+    if (!rvli_record_read_use(device, &used_bytes) || used_bytes > capacity_bytes)
+        return 0;
+    return capacity_bytes - used_bytes;
+}
+
+void rvli_recorder_refuse(const rvli_refused *refused)
+{
+    if (!rvli_recorder_on() || refused->requested_bytes == 0 || rvli_usage_load() != RVL_OK)
+        return;
+    int device = refused->device >= 0 ? refused->device : rvli_usage_current();
+    if (!rvli_record_knows_device(device))
+        return;
+    uint64_t bytes = refused->requested_bytes;
+    rvl_trace_event event = {
+        .kind = RVL_EVENT_REFUSE,
+        .device = rvli_usage_device_at(device)->place,
+        .bytes = bytes < INT64_MAX ? bytes : INT64_MAX, /* more has no place in a trace */
+        .free_bytes =
+            refused->free_bytes != RVLI_RECORDER_UNMEASURED ? refused->free_bytes : free_of(device),
+        .tag = refused->tag != NULL && refused->tag[0] == '\0' ? NAMELESS_TAG : refused->tag,
+    };
+    if (!rvli_record_enter())
+        return;
+    rvli_record_write(&event);
+    rvli_record_use_device(device);
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+/* ---- Frees ---- */
+
 /* With the lock held. NULL: nobody has written of it. */
 static rvli_recorded *find_key(rvli_recorded_space space, uint64_t key)
 {

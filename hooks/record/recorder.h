@@ -17,6 +17,9 @@
 
 #include "reveille/memory.h"
 
+/* Bytes that nobody has read. */
+#define RVLI_RECORDER_UNMEASURED UINT64_MAX
+
 typedef struct rvli_recorder_options {
     const char *pattern; /* path of the file; %p is the process id */
     const char *name;    /* of the process in the trace; NULL: the program's own */
@@ -63,6 +66,16 @@ void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_rec
 /* Somebody else holds it, too: one more free is needed, and this one more is not written. */
 void rvli_recorder_retain(rvli_recorded_space space, uint64_t key);
 
+/* A request for which there was no memory. */
+typedef struct rvli_refused {
+    const char *tag; /* NULL: none */
+    int device;      /* -1: that of the thread's context */
+    uint64_t requested_bytes;
+    uint64_t free_bytes; /* RVLI_RECORDER_UNMEASURED: what the device says now */
+} rvli_refused;
+
+void rvli_recorder_refuse(const rvli_refused *refused);
+
 /* false: nothing is known of the key, and nothing is written. was_out may be NULL. */
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
 
@@ -87,8 +100,6 @@ typedef enum rvli_recorded_growth {
                        */
     RVLI_GROWTHS
 } rvli_recorded_growth;
-
-#define RVLI_RECORDER_UNMEASURED UINT64_MAX
 
 /*
  * What is in use of the device before such a call; to be passed on to the other, behind it. What

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "hooks/record/recorder.h"
 
 _Atomic bool rvli_saver_exportable;
 
 /* ---- Allocating ---- */
 
-static rvl_status check_margin(const rvli_saved_context *in, uint64_t size_bytes)
+static rvl_status check_margin(const rvli_saved_context *in, const char *tag, uint64_t size_bytes)
 {
     uint64_t margin = rvli_saver_margin(), free_bytes = 0, total_bytes = 0;
     if (margin == 0)
@@ -22,6 +23,8 @@ static rvl_status check_margin(const rvli_saved_context *in, uint64_t size_bytes
     uint64_t needed = size_bytes > UINT64_MAX - mask ? UINT64_MAX : (size_bytes + mask) & ~mask;
     if (needed <= free_bytes && margin <= free_bytes - needed)
         return RVL_OK;
+    rvli_recorder_refuse(&(rvli_refused){
+        .tag = tag, .device = in->device, .requested_bytes = needed, .free_bytes = free_bytes});
     rvli_error(RVL_ERR_DEVICE_OOM, "the allocation would leave less than the memory margin free");
     rvli_error_bytes(in->device, needed, free_bytes);
     return RVL_ERR_DEVICE_OOM;
@@ -59,7 +62,7 @@ static rvl_status allocate_for(rvli_saved *new, uint64_t size_bytes)
 
 static rvl_status allocate(rvli_saved *new, uint64_t size_bytes)
 {
-    rvl_status status = check_margin(new->in, size_bytes);
+    rvl_status status = check_margin(new->in, new->tag->name, size_bytes);
     if (status == RVL_OK)
         status = allocate_for(new, size_bytes);
     if (status != RVL_OK)

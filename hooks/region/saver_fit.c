@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "hooks/record/recorder.h"
 
 /* What a resume asks of a device, over all contexts there. */
 typedef struct demand {
@@ -31,6 +32,10 @@ static rvl_status does_not_fit(const char *name, int device, const demand *all)
     rvli_text_add(&text, " free on device ");
     rvli_text_add_u64(&text, (uint64_t)device);
     rvli_text_add(&text, ": free memory there, and try again");
+    rvli_recorder_refuse(&(rvli_refused){.tag = name,
+                                         .device = device,
+                                         .requested_bytes = all->needed_bytes,
+                                         .free_bytes = all->free_bytes});
     rvli_error(RVL_ERR_DEVICE_OOM, message);
     rvli_error_op("create");
     if (name != NULL)

@@ -34,7 +34,7 @@ typedef struct rvl_listened {
 
 /*
  * All functions are called without a lock, on the thread that does it, and must not change
- * anything of a context. None may be NULL.
+ * anything of a context. None but `refused` may be NULL.
  */
 typedef struct rvl_listener {
     size_t struct_size;
@@ -57,6 +57,8 @@ typedef struct rvl_listener {
     /* rvl_stage() and rvl_step() */
     void (*stage)(const rvl_context *context, const char *name);
     void (*step)(const rvl_context *context);
+    /* There was no memory to allocate, or to resume. free_bytes: of that device, at that moment. */
+    void (*refused)(const rvl_listened *what, uint64_t free_bytes);
 } rvl_listener;
 
 /*

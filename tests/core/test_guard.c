@@ -335,8 +335,11 @@ static void a_process_has_one_listener(void **state)
     broken.freeing = NULL;
     assert_int_equal(rvl_listener_set(&broken), RVL_ERR_INVALID);
     broken = first;
-    broken.struct_size = offsetof(rvl_listener, step); /* the last is not there */
+    broken.struct_size = offsetof(rvl_listener, step); /* the last that must be is not there */
     assert_int_equal(rvl_listener_set(&broken), RVL_ERR_INVALID);
+    broken.struct_size = offsetof(rvl_listener, refused); /* as before there were refusals */
+    assert_int_equal(rvl_listener_set(&broken), RVL_OK);
+    assert_int_equal(rvl_listener_set(NULL), RVL_OK);
     struct {
         rvl_listener known;
         uint64_t later;

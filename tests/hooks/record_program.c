@@ -195,7 +195,7 @@ static void nccl(void)
     NEED(take(create, 1, 4 * MIB, &scratch) == CUDA_SUCCESS);
     NEED(malloc_by(cudaMallocAsync, 2 * MIB, &state) == 0);
     NEED(fake_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, false));
-    NEED(take(create, 0, 8 * MIB, &scratch) != CUDA_SUCCESS); /* and is no event */
+    NEED(take(create, 0, 8 * MIB, &scratch) != CUDA_SUCCESS);
     NEED(stage("asleep") == RVL_OK);
     NEED(release(buffers) == CUDA_SUCCESS);
     NEED(nccl_bytes_of(0) == 2 * MIB);
@@ -217,6 +217,8 @@ static void nccl(void)
 static void refused(void)
 {
     void *stream = NULL;
+    void (*set_margin)(uint64_t bytes) = NULL;
+    find("set_memory_margin_bytes", &set_margin);
     void *weights = get_in_region("weights", false, 4 * MIB);
     NEED(cudaStreamCreate(&stream) == 0);
     NEED(cudaStreamBeginCapture(stream, 0) == 0);
@@ -233,6 +235,12 @@ static void refused(void)
     NEED(cudaMalloc(&pointer, UINT64_C(1) << 40) == 2);
     set_region(false);
     NEED(cudaMalloc(&pointer, UINT64_C(1) << 40) == 2);
+    NEED(fake_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, false));
+    NEED(hooks_resume("weights") == RVL_ERR_DEVICE_OOM);
+    set_margin(1024 * MIB);
+    set_region(true);
+    NEED(cudaMalloc(&pointer, 2 * MIB) == 2);
+    set_region(false);
     give(weights);
     give(other);
 }

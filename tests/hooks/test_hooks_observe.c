@@ -49,7 +49,17 @@ static void assert_seen(const char *function, rvli_seen_kind kind, uint64_t id, 
     assert_int_equal(seen[0].id, id);
     assert_int_equal(seen[0].size_bytes, size_bytes);
     assert_int_equal(seen[0].device, device);
+    assert_false(seen[0].refused);
     seen_count = 0;
+}
+
+/* Exactly one request that was refused. */
+static void assert_refused(const char *function, uint64_t size_bytes)
+{
+    assert_int_equal(seen_count, 1);
+    assert_true(seen[0].refused);
+    seen[0].refused = false;
+    assert_seen(function, RVLI_SEEN_ALLOC, 0, size_bytes, -1);
 }
 
 static int begin(void **state)
@@ -126,12 +136,12 @@ static void test_captures_by_the_runtime(void **state)
     assert_int_equal(cudaStreamDestroy(stream), 0);
 }
 
-static void test_what_fails_is_no_allocation(void **state)
+static void test_refused(void **state)
 {
     (void)state;
     void *at = NULL;
     assert_int_equal(cudaMalloc(&at, UINT64_C(1) << 40), 2);
-    assert_int_equal(seen_count, 0);
+    assert_refused("cudaMalloc", UINT64_C(1) << 40);
     assert_int_equal(rvli_calls_open, 0);
 }
 
@@ -238,6 +248,9 @@ static void test_every_front(void **state)
             assert_seen(rows[i].symbol, RVLI_SEEN_ALLOC, 0x1000, SIZE, -1);
             stub_result = CUDA_ERROR_OUT_OF_MEMORY;
             assert_int_equal(alloc(&at, SIZE, NULL, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+            assert_refused(rows[i].symbol, SIZE);
+            stub_result = CUDA_ERROR_INVALID_VALUE;
+            assert_int_equal(alloc(&at, SIZE, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
             assert_int_equal(seen_count, 0);
         } else {
             void *front = front_of(rows[i].symbol, (function)stub_any);
@@ -261,6 +274,10 @@ static void test_pitched(void **state)
     memcpy(&alloc, &front, sizeof alloc);
     assert_int_equal(alloc(&at, &pitch, 100, 10, 4), CUDA_SUCCESS);
     assert_seen("cuMemAllocPitch_v2", RVLI_SEEN_ALLOC, 0x2000, 5120, -1);
+    stub_result = CUDA_ERROR_OUT_OF_MEMORY; /* the pitch is not known then */
+    pitch = 0;
+    assert_int_equal(alloc(&at, &pitch, 100, 10, 4), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_refused("cuMemAllocPitch_v2", 1000);
 }
 
 static void test_captures_by_the_driver(void **state)
@@ -384,7 +401,7 @@ int main(void)
         TEST(test_runtime_calls),
         TEST(test_per_thread_calls),
         TEST(test_captures_by_the_runtime),
-        TEST(test_what_fails_is_no_allocation),
+        TEST(test_refused),
         TEST(test_observer_is_not_told_of_itself),
         TEST(test_reveille_is_not_the_program),
         TEST(test_driver_calls_by_entry_point),
