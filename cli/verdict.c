@@ -13,26 +13,31 @@
 #define YELLOW "\033[33m"
 #define PLAIN "\033[0m"
 
-/* A size, or a number with a percent sign. */
+bool verdict_read_headroom(const char *text, option_headroom *headroom_out)
+{
+    size_t length = strlen(text);
+    option_headroom headroom = {.flag = RVL_REPLAY_HEADROOM_BYTES};
+    if (length == 0 || text[length - 1] != '%') {
+        if (strcmp(text, "0") != 0 && rvl_size_parse(text, &headroom.bytes) != RVL_OK)
+            return false;
+    } else {
+        char *end;
+        headroom.flag = RVL_REPLAY_HEADROOM_PERCENT;
+        headroom.percent = strtod(text, &end);
+        if (end != text + length - 1 || end == text || !(headroom.percent >= 0) ||
+            headroom.percent > 100)
+            return false;
+    }
+    *headroom_out = headroom;
+    return true;
+}
+
 int verdict_set_headroom(const command_spec *command, const option_spec *option, char *value,
                          void *user)
 {
     option_headroom *headroom = (option_headroom *)(void *)((char *)user + option->field);
-    size_t length = strlen(value);
-    char *end = value;
-    *headroom = (option_headroom){.flag = RVL_REPLAY_HEADROOM_BYTES};
-    if (strcmp(value, "0") == 0)
+    if (verdict_read_headroom(value, headroom))
         return 0;
-    if (length == 0 || value[length - 1] != '%') {
-        if (rvl_size_parse(value, &headroom->bytes) == RVL_OK)
-            return 0;
-    } else {
-        headroom->flag = RVL_REPLAY_HEADROOM_PERCENT;
-        headroom->percent = strtod(value, &end);
-        if (end == value + length - 1 && end > value && headroom->percent >= 0 &&
-            headroom->percent <= 100)
-            return 0;
-    }
     return options_refuse(command, "--%s %s: expected %s", option->name, value, option->expected);
 }
 

@@ -13,6 +13,9 @@ typedef struct option_headroom {
     double percent;
 } option_headroom;
 
+/* "3%", "2GiB" or "0". false: none of them. */
+bool verdict_read_headroom(const char *text, option_headroom *headroom_out);
+
 int verdict_set_headroom(const command_spec *command, const option_spec *option, char *value,
                          void *user);
 

@@ -15,6 +15,7 @@
 #include "command.h"
 #include "model_set.h"
 #include "simulate.h"
+#include "verdict.h"
 
 #define CHECK_TEXT_BYTES 512
 
@@ -36,6 +37,8 @@ typedef struct check_item {
     rvl_budget *budgets;
     size_t budget_count;
     double tolerance_percent;
+    option_headroom headroom;
+    bool no_refusals;
 } check_item;
 
 typedef struct check_file {
@@ -57,6 +60,7 @@ typedef enum check_verdict {
     CHECK_GONE, /* the baseline has it, the run has not */
     CHECK_GREW,
     CHECK_OVER_BUDGET,
+    CHECK_REFUSED, /* a request was refused, and the check allows none */
     CHECK_OOM,
     CHECK_NO_ROOM, /* there is no such step at all: it has no KV cache */
     CHECK_BROKEN   /* nothing was checked: a trace, a config or a setting is wrong */
@@ -81,13 +85,17 @@ typedef struct check_result {
     const char *device; /* as the file names it; "own": the trace's */
     check_stage *stages;
     size_t stage_count;
-    bool cut; /* an interrupt has ended its command */
+    char *verdict;         /* of the whole run, as every command says it; NULL: it has no stages */
+    check_verdict outcome; /* what the verdict comes to beside its stages */
+    bool noted;            /* the verdict is none that a review passes over */
+    bool cut;              /* an interrupt has ended its command */
 } check_result;
 
 /* Why a check came to no stages. */
 typedef struct check_refusal {
     check_verdict verdict; /* CHECK_OK: it did */
     bool cut;
+    bool ended; /* its command has run, and its trace has a verdict */
     char text[EXPLANATION_BYTES];
     char *said;
 } check_refusal;
@@ -124,6 +132,12 @@ int check_update(const check_file *file, const check_results *results);
 static inline bool check_fails(const check_stage *stage)
 {
     return stage->verdict >= CHECK_UNKNOWN;
+}
+
+/* A whole run can fail although all of its stages are well. */
+static inline bool check_run_fails(const check_result *result)
+{
+    return result->outcome >= CHECK_UNKNOWN;
 }
 
 /* Whether a result stands for a check that came to no stages. */

@@ -56,7 +56,9 @@ const command_spec check_spec = {
     .exits =
         (const text_entry[]){
             {"0", "all is well"},
-            {"3", "a stage does not fit, is over budget, above its baseline or not in it, or gone"},
+            {"3",
+             "a stage does not fit, is over budget, above its baseline or not in it, or gone; a "
+             "command ran out of memory; or a request was refused where `no_refusals` is true"},
             {"2", "bad usage, a FILE that cannot be made, a bad file, trace, config or setting, or "
                   "a command that fails for another reason than memory (the other checks are run "
                   "and shown)"},
@@ -96,6 +98,8 @@ static check_verdict worst_of(const check_results *results)
 {
     check_verdict worst = CHECK_OK;
     for (size_t i = 0; i < results->count; i++) {
+        check_verdict outcome = results->results[i].outcome;
+        worst = outcome > worst ? outcome : worst;
         for (size_t k = 0; k < results->results[i].stage_count; k++) {
             check_verdict verdict = results->results[i].stages[k].verdict;
             worst = verdict > worst ? verdict : worst;
@@ -104,10 +108,11 @@ static check_verdict worst_of(const check_results *results)
     return worst;
 }
 
-static bool has_empty(const check_results *results)
+/* What a run that failed had taken until then is no peak to agree to. */
+static bool has_failed_run(const check_results *results)
 {
     for (size_t i = 0; i < results->count; i++) {
-        if (check_is_empty(&results->results[i]))
+        if (check_is_empty(&results->results[i]) || check_run_fails(&results->results[i]))
             return true;
     }
     return false;
@@ -127,8 +132,8 @@ static int hold_against_baseline(const arguments *parsed, const check_file *file
     if (parsed->update && file->baseline == NULL)
         return complain(EXIT_BAD_INPUT, "%s: --update-baseline: the file has no \"baseline\"",
                         file->path);
-    if (parsed->update && has_empty(results))
-        return complain(0, "%s: stays as it is, since a check came to no stages", file->baseline);
+    if (parsed->update && has_failed_run(results))
+        return complain(0, "%s: stays as it is, since a check failed as a whole", file->baseline);
     int code = parsed->update ? check_update(file, results) : 0;
     if (code == 0 && file->baseline != NULL)
         code = check_compare(file, results);
@@ -143,6 +148,9 @@ static void tell_broken(const check_results *results)
         if (stage->verdict == CHECK_BROKEN)
             complain(EXIT_BAD_INPUT, "check %s on %s: %s", result->item->name, result->device,
                      stage->why);
+        else if (result->outcome == CHECK_BROKEN)
+            complain(EXIT_BAD_INPUT, "check %s on %s: %s", result->item->name, result->device,
+                     result->verdict);
         if (stage->said != NULL) {
             complain(0, "check %s on %s: the command said at its end:", result->item->name,
                      result->device);

@@ -16,6 +16,7 @@ static const char *const verdicts[] = {
     [CHECK_GONE] = "IN THE BASELINE ALONE",
     [CHECK_GREW] = "ABOVE THE BASELINE",
     [CHECK_OVER_BUDGET] = "OVER BUDGET",
+    [CHECK_REFUSED] = "REFUSED",
     [CHECK_OOM] = "OOM",
     [CHECK_NO_ROOM] = "NO ROOM",
     [CHECK_BROKEN] = "ERROR",
@@ -72,6 +73,7 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
 
 typedef struct totals {
     size_t cases;
+    size_t stages; /* of them */
     size_t failures;
     size_t errors;
 } totals;
@@ -81,12 +83,32 @@ static void add_totals(const check_result *result, totals *sums)
     for (size_t i = 0; i < result->stage_count; i++) {
         bool broken = result->stages[i].verdict == CHECK_BROKEN;
         sums->cases++;
+        sums->stages += !broken;
         sums->errors += broken;
         sums->failures += check_fails(&result->stages[i]) && !broken;
     }
+    bool broken = result->outcome == CHECK_BROKEN;
+    sums->cases += check_run_fails(result);
+    sums->errors += broken;
+    sums->failures += check_run_fails(result) && !broken;
 }
 
 /* ---- A table ---- */
+
+/* "  sft on h200: fits, with 61.2 GiB to spare" */
+static void say_verdict(const check_result *result)
+{
+    if (result->verdict == NULL)
+        return;
+    fputs("  ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN, result->item->name);
+    fputs(" on ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN, result->device);
+    printf(": %s%s", check_run_fails(result) ? verdicts[result->outcome] : "",
+           check_run_fails(result) ? ": " : "");
+    write_shown(stdout, RVLI_SHOWN_PLAIN, result->verdict);
+    puts("");
+}
 
 /* A check that came to no stages, with why. */
 static bool add_empty(table *rows, const check_result *result)
@@ -145,9 +167,10 @@ bool check_print_table(const check_results *results)
     }
     bool printed = complete && table_print(rows, "");
     table_free(rows);
+    for (size_t i = 0; printed && i < results->count; i++)
+        say_verdict(&results->results[i]);
     if (printed)
-        printf("%s, %zu failed", format_count(all.cases - all.errors, "stage", "stages", stages),
-               all.failures);
+        printf("%s, %zu failed", format_count(all.stages, "stage", "stages", stages), all.failures);
     if (printed && all.errors > 0)
         printf(", %zu in error", all.errors);
     if (printed)
@@ -155,7 +178,7 @@ bool check_print_table(const check_results *results)
     return printed;
 }
 
-/* ---- What is said of a stage ---- */
+/* ---- What is said of a stage, or of a run ---- */
 
 static void say_holders(rvli_shown_as as, const check_stage *stage)
 {
@@ -192,16 +215,28 @@ void check_print_failures(const check_results *results)
     }
 }
 
-static void annotate(const check_file *file, const check_result *result, const check_stage *stage)
+static void begin_annotation(const check_file *file, const check_result *result, bool fails)
 {
-    char text[CHECK_TEXT_BYTES];
-    printf("::%s file=", check_fails(stage) ? "error" : "notice");
+    printf("::%s file=", fails ? "error" : "notice");
     write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, file->path);
     fputs(",title=", stdout);
     write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, result->item->name);
     fputs(" on ", stdout);
     write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, result->device);
     fputs("::", stdout);
+}
+
+static void annotate_run(const check_file *file, const check_result *result)
+{
+    begin_annotation(file, result, check_run_fails(result));
+    write_shown(stdout, RVLI_SHOWN_GITHUB, result->verdict);
+    puts("");
+}
+
+static void annotate(const check_file *file, const check_result *result, const check_stage *stage)
+{
+    char text[CHECK_TEXT_BYTES];
+    begin_annotation(file, result, check_fails(stage));
     if (stage->why == NULL) {
         fputs("stage ", stdout);
         write_shown(stdout, RVLI_SHOWN_GITHUB, stage->name);
@@ -221,6 +256,8 @@ void check_print_github(const check_file *file, const check_results *results)
             if (result->stages[k].verdict != CHECK_OK)
                 annotate(file, result, &result->stages[k]);
         }
+        if (result->noted && result->verdict != NULL)
+            annotate_run(file, result);
     }
 }
 
@@ -280,6 +317,24 @@ static void write_case(FILE *output, const check_result *result, const check_sta
     fprintf(output, "</%s>\n    </testcase>\n", kind);
 }
 
+/* The verdict of a run that fails beside its stages. */
+static void write_run(FILE *output, const check_result *result)
+{
+    const char *kind = result->outcome == CHECK_BROKEN ? "error" : "failure";
+    fputs("    <testcase classname=\"", output);
+    write_suite_name(output, result);
+    fprintf(output, "\" name=\"verdict\">\n      <%s message=\"", kind);
+    write_xml(output, result->verdict);
+    fputs("\"/>\n    </testcase>\n", output);
+}
+
+static void write_property(FILE *output, const char *name, const char *value)
+{
+    fprintf(output, "    <properties>\n      <property name=\"%s\" value=\"", name);
+    write_xml(output, value);
+    fputs("\"/>\n    </properties>\n", output);
+}
+
 static void write_totals(FILE *output, const totals *all)
 {
     fprintf(output, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\">\n", all->cases,
@@ -293,8 +348,12 @@ static void write_suite(FILE *output, const check_result *result)
     fputs("  <testsuite name=\"", output);
     write_suite_name(output, result);
     write_totals(output, &all);
+    if (result->verdict != NULL)
+        write_property(output, "verdict", result->verdict);
     for (size_t i = 0; i < result->stage_count; i++)
         write_case(output, result, &result->stages[i]);
+    if (check_run_fails(result))
+        write_run(output, result);
     fputs("  </testsuite>\n", output);
 }
 

@@ -18,6 +18,8 @@ typedef struct reading {
     check_file *file;
     const char *check; /* name of the one that is read; NULL: none */
     double tolerance_percent;
+    option_headroom headroom;
+    bool no_refusals;
 } reading;
 
 /* "FILE: check NAME: what is wrong". Returns false. */
@@ -103,6 +105,30 @@ static bool read_tolerance(const reading *r, const json_t *object, double *perce
         return refuse(r, "\"tolerance_percent\": expected a number from 0 to 100");
     *percent = json_number_value(value);
     return true;
+}
+
+static bool read_headroom(const reading *r, const json_t *object, option_headroom *headroom)
+{
+    const json_t *value = json_object_get(object, "headroom");
+    if (value == NULL)
+        return true;
+    if (json_is_string(value) && verdict_read_headroom(json_string_value(value), headroom))
+        return true;
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return refuse(r, "\"headroom\": expected a part such as \"3%%\", a size such as "
+                         "\"2GiB\", or bytes");
+    *headroom = (option_headroom){.flag = RVL_REPLAY_HEADROOM_BYTES,
+                                  .bytes = (uint64_t)json_integer_value(value)};
+    return true;
+}
+
+static bool read_flag(const reading *r, const json_t *object, const char *key, bool *flag)
+{
+    const json_t *value = json_object_get(object, key);
+    if (value == NULL)
+        return true;
+    *flag = json_is_true(value);
+    return json_is_boolean(value) || refuse(r, "\"%s\": expected true or false", key);
 }
 
 /* A list of strings, or one string. *list_out has room for all, and one entry for none. */
@@ -412,7 +438,7 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
         "devices",   "wake",        "budgets",       "tolerance_percent",
         "conductor", "command",     "gpus",          "rank",
         "world",     "host_memory", "keep_contents", "stages_nvtx",
-        "timeout",   NULL};
+        "timeout",   "headroom",    "no_refusals",   NULL};
     r->check = NULL;
     if (!json_is_object(object))
         return refuse(r, "\"checks\": expected a list of objects");
@@ -425,18 +451,23 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
     }
     r->check = item->name;
     item->tolerance_percent = r->tolerance_percent;
+    item->headroom = r->headroom;
+    item->no_refusals = r->no_refusals;
     return check_keys(r, object, "a check", keys) && read_subject(r, object, item) &&
            read_wake(r, object, item) && read_settings(r, object, item) &&
            read_devices(r, object, item) && read_budgets(r, object, item) &&
            read_string(r, object, "conductor", &item->conductor) &&
-           read_tolerance(r, object, &item->tolerance_percent);
+           read_tolerance(r, object, &item->tolerance_percent) &&
+           read_headroom(r, object, &item->headroom) &&
+           read_flag(r, object, "no_refusals", &item->no_refusals);
 }
 
 /* ---- The file ---- */
 
 static bool read_root(reading *r)
 {
-    static const char *const keys[] = {"schema", "baseline", "tolerance_percent", "checks", NULL};
+    static const char *const keys[] = {
+        "schema", "baseline", "tolerance_percent", "checks", "headroom", "no_refusals", NULL};
     check_file *file = r->file;
     const char *baseline;
     const json_t *checks = json_object_get(file->root, "checks");
@@ -447,6 +478,8 @@ static bool read_root(reading *r)
     if (json_integer_value(json_object_get(file->root, "schema")) != 1)
         return refuse(r, "\"schema\": expected 1");
     if (!read_tolerance(r, file->root, &r->tolerance_percent) ||
+        !read_headroom(r, file->root, &r->headroom) ||
+        !read_flag(r, file->root, "no_refusals", &r->no_refusals) ||
         !read_string(r, file->root, "baseline", &baseline))
         return false;
     file->baseline = baseline != NULL ? resolve(r, baseline) : NULL;

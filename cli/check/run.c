@@ -71,6 +71,30 @@ static int replay_model(const check_item *item, const rvl_replay_options *option
     return code;
 }
 
+/*
+ * A command that died, or used no GPU, has a trace all the same, and its verdict says what became
+ * of it. What was said before stands behind that.
+ */
+static rvl_status explain_end(const char *trace, const rvl_replay_options *options,
+                              check_refusal *why)
+{
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    rvl_replay *replay = NULL;
+    char before[sizeof why->text];
+    rvl_status status = rvl_replay_run(&trace, 1, options, &replay);
+    if (status == RVL_OK)
+        status = rvl_replay_get_verdict(replay, &verdict);
+    if (status == RVL_OK) {
+        memcpy(before, why->text, sizeof before);
+        snprintf(why->text, sizeof why->text, "%s%s%.*s", verdict.text,
+                 before[0] != '\0' ? "; " : "", (int)(sizeof before / 2), before);
+        if (verdict.kind == RVL_VERDICT_OUT_OF_MEMORY)
+            why->verdict = CHECK_OOM;
+    }
+    rvl_replay_close(replay);
+    return status;
+}
+
 /* The device is in the trace. */
 static int replay_command(const check_item *item, const rvl_replay_options *options,
                           check_refusal *why, rvl_replay **replay_out)
@@ -85,6 +109,10 @@ static int replay_command(const check_item *item, const rvl_replay_options *opti
     int code = check_simulate(item, options->device, trace, why);
     if (code == 0 && why->verdict == CHECK_OK) {
         rvl_status status = rvl_replay_run(&trace, 1, &own, replay_out);
+        code = status == RVL_OK ? 0 : refuse_replay(status, why);
+    } else if (code == 0 && why->ended) {
+        own.budget_count = 0; /* a stage that was not reached is no mistake of the file */
+        rvl_status status = explain_end(trace, &own, why);
         code = status == RVL_OK ? 0 : refuse_replay(status, why);
     }
     close(file);
@@ -103,6 +131,7 @@ static int replay_item(const check_item *item, const char *device, check_refusal
                                   .budget_count = item->budget_count,
                                   .budget_size = sizeof *item->budgets};
     *replay_out = NULL;
+    verdict_ask(&item->headroom, &options);
     if (item->words != NULL)
         return replay_command(item, &options, why, replay_out);
     return item->model != NULL ? replay_model(item, &options, why, replay_out)
@@ -187,6 +216,41 @@ static int read_replay(const rvl_replay *replay, check_result *result)
     return 0;
 }
 
+/* ---- The verdict of a whole run ---- */
+
+static bool has_stage_without_room(const check_result *result)
+{
+    for (size_t i = 0; i < result->stage_count; i++) {
+        if (result->stages[i].verdict == CHECK_OOM)
+            return true;
+    }
+    return false;
+}
+
+static check_verdict outcome_of(const rvl_verdict *verdict, const check_result *result)
+{
+    switch (verdict->kind) {
+    case RVL_VERDICT_FAILED:
+    case RVL_VERDICT_NO_GPU:
+        return CHECK_BROKEN;
+    case RVL_VERDICT_OUT_OF_MEMORY: /* a stage that says so is enough */
+        return has_stage_without_room(result) ? CHECK_OK : CHECK_OOM;
+    default:
+        return verdict->refused_count > 0 && result->item->no_refusals ? CHECK_REFUSED : CHECK_OK;
+    }
+}
+
+static int read_verdict(const rvl_replay *replay, check_result *result)
+{
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK)
+        return no_memory();
+    result->verdict = printable(verdict.text);
+    result->outcome = outcome_of(&verdict, result);
+    result->noted = verdict.kind != RVL_VERDICT_FITS;
+    return result->verdict != NULL ? 0 : no_memory();
+}
+
 /* What lies before the first mark is a stage "start"; one that is marked so is "start#2". */
 static bool has_marked_stage(const check_result *result)
 {
@@ -201,6 +265,9 @@ static bool has_marked_stage(const check_result *result)
 
 static void free_stages(check_result *result)
 {
+    free(result->verdict);
+    result->verdict = NULL;
+    result->outcome = CHECK_OK;
     for (size_t i = 0; i < result->stage_count; i++) {
         free(result->stages[i].name);
         free(result->stages[i].holders);
@@ -251,6 +318,8 @@ static int run_one(const check_item *item, const char *device, check_result *res
     int code = replay_item(item, device, &why, &replay);
     if (code == 0 && replay != NULL)
         code = read_replay(replay, result);
+    if (code == 0 && replay != NULL)
+        code = read_verdict(replay, result);
     rvl_replay_close(replay);
     result->cut = why.cut;
     if (code == 0 && why.verdict == CHECK_OK && !has_marked_stage(result))

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,20 +69,6 @@ static void add(check_refusal *why, const char *text)
     snprintf(why->text + length, sizeof why->text - length, "%s%s", length > 0 ? "; " : "", text);
 }
 
-static void refuse_status(const simulation_end *end, check_refusal *why)
-{
-    char text[64];
-    bool by_signal = WIFSIGNALED(end->status);
-    if (by_signal)
-        snprintf(text, sizeof text, "the command was ended by signal %d", WTERMSIG(end->status));
-    else
-        snprintf(text, sizeof text, "the command ended with exit status %d",
-                 WEXITSTATUS(end->status));
-    why->verdict = end->refused.count > 0 ? CHECK_OOM : CHECK_BROKEN;
-    simulate_tell_refusals(&end->refused);
-    add(why, text);
-}
-
 /* Complaints go into the reason meanwhile. */
 static void judge(const check_item *item, const simulation_end *end, check_refusal *why)
 {
@@ -96,13 +81,16 @@ static void judge(const check_item *item, const simulation_end *end, check_refus
     } else if (end->stopped) {
         why->verdict = CHECK_BROKEN;
         snprintf(text, sizeof text,
-                 "the command did not end within %g s, and was killed: see what it waits for, or "
+                 "no verdict: the command did not end within %g s, and was killed: see what it "
+                 "waits for, or "
                  "raise \"timeout\"",
                  item->timeout_s);
         add(why, text);
     } else if (end->status != 0) {
-        refuse_status(end, why);
+        why->ended = true;
+        why->verdict = CHECK_BROKEN; /* the trace says more: explain_end() */
     } else if (simulate_tell_unused(end)) {
+        why->ended = true;
         why->verdict = CHECK_BROKEN;
     }
 }
@@ -110,11 +98,8 @@ static void judge(const check_item *item, const simulation_end *end, check_refus
 /* A command that is well may still have gone another way than on a card. */
 static void tell(const check_item *item, const char *device, const simulation_end *end)
 {
-    char who[CHECK_TEXT_BYTES], times[TIMES_TEXT_BYTES];
+    char who[CHECK_TEXT_BYTES];
     snprintf(who, sizeof who, "check %s on %s: ", item->name, device);
-    if (end->refused.count > 0)
-        complain(0, "%smemory ran out %s, and the command went on", who,
-                 format_times(end->refused.count, times));
     unknown_tell(&end->unknown, who);
     simulate_tell_pool(&end->pool, who);
 }

@@ -176,16 +176,23 @@ static void say_bytes(sentence *said, uint64_t bytes)
     say(said, "%s", room);
 }
 
+/* "SIGKILL"; NULL: no such signal. */
+static const char *signal_name(uint32_t number)
+{
+    return number > 0 && number < NSIG ? sigabbrev_np((int)number) : NULL;
+}
+
+/* A shell ends with 128 and the number of the signal that has ended its last command. */
 static void say_end(sentence *said, const rvl_verdict *verdict)
 {
-    if (!verdict->by_signal) {
-        say(said, "failed with exit status %" PRIu32, verdict->exit_status);
-        return;
-    }
-    const char *name = sigabbrev_np((int)verdict->exit_status);
-    say(said, "was killed by signal %" PRIu32, verdict->exit_status);
-    if (name != NULL)
-        say(said, " (SIG%s)", name);
+    uint32_t status = verdict->exit_status;
+    const char *name = signal_name(verdict->by_signal ? status : status - 128);
+    if (verdict->by_signal)
+        say(said, "was killed by signal %" PRIu32, status);
+    else
+        say(said, "failed with exit status %" PRIu32, status);
+    if (name != NULL && (verdict->by_signal || status > 128))
+        say(said, verdict->by_signal ? " (SIG%s)" : " (128 + SIG%s)", name);
 }
 
 static void say_request(sentence *said, const rvl_verdict *verdict)

@@ -67,7 +67,9 @@ static void compares_with_a_baseline(void **state)
     check_printed("a, step  own     train<&>  600.0 MiB          600.0 MiB  0.00 %  ok\n");
     write_trace(M610); /* 1.67 % more */
     assert_int_equal(run_command("check c.json"), 3);
-    check_printed("+1.67 %  ABOVE THE BASELINE\n2 stages, 1 failed\n"
+    check_printed("+1.67 %  ABOVE THE BASELINE\n"
+                  "  a, step on own: fits, with 390.0 MiB to spare\n"
+                  "2 stages, 1 failed\n"
                   "  a, step on own, stage train<&>: the peak of 610.0 MiB is 1.67 % above the "
                   "baseline of 600.0 MiB, and the tolerance is 1.5 %; at its peak: "
                   "engine/activations 610.0 MiB\n");
@@ -112,11 +114,15 @@ static void breaks_on_budgets_and_devices(void **state)
                  "\"conductor\": \"engine\", "
                  "\"budgets\": {\"rollout\": \"300MiB\", \"train<&>\": 2097152000}}]}");
     assert_int_equal(run_command("check c.json --junit j.xml --github"), 3);
-    check_printed("step   1000MiB  rollout   400.0 MiB  300.0 MiB                    OVER BUDGET\n"
-                  "step   1000MiB  train<&>    1.2 GiB    2.0 GiB                    OOM\n"
-                  "step   2000MiB  rollout   400.0 MiB  300.0 MiB                    OVER BUDGET\n"
-                  "step   2000MiB  train<&>    1.2 GiB    2.0 GiB                    ok\n"
-                  "4 stages, 3 failed\n");
+    check_printed(
+        "step   1000MiB  rollout   400.0 MiB  300.0 MiB                    OVER BUDGET\n"
+        "step   1000MiB  train<&>    1.2 GiB    2.0 GiB                    OOM\n"
+        "step   2000MiB  rollout   400.0 MiB  300.0 MiB                    OVER BUDGET\n"
+        "step   2000MiB  train<&>    1.2 GiB    2.0 GiB                    ok\n"
+        "  step on 1000MiB: out of memory: engine/activations asked for 1.2 GiB of device "
+        "0 with 1000.0 MiB free, in train<&>\n"
+        "  step on 2000MiB: fits, with 800.0 MiB to spare\n"
+        "4 stages, 3 failed\n");
     check_printed("::error file=c.json,title=step on 1000MiB::stage train<&>: does not fit: the "
                   "peak of 1.2 GiB is more than the device's 1000.0 MiB; at its peak: "
                   "engine/activations 1.2 GiB\n");
@@ -187,6 +193,102 @@ static void checks_steps_of_models(void **state)
                      0);
     assert_int_equal(run_command("replay m.rvt"), 0);
     check_printed(peak);
+}
+
+/* ---- The verdict of the whole run ---- */
+
+/* 600 of 1000 MiB, by a program. Its recording ends with these lines. */
+static void write_recording(const char *process, const char *last)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "reveille-trace 1.2\n"
+             "clock boot=- mono_ns=0 wall_ns=0\n"
+             "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
+             "process engine pid=7%s\n"
+             "stage 1 engine 0 train\n"
+             "alloc 5 engine 0 2 0 " M600 " activations\n"
+             "%s",
+             process, last);
+    folder_write("x.rvt", text);
+}
+
+#define REFUSED "refuse 6 engine 0 0 524288000 419430400 activations at=train.py:23\n"
+
+static void the_verdict_of_a_run_that_is_well(void **state)
+{
+    (void)state;
+    write_trace(M600);
+    folder_write("c.json", "{\"schema\": 1, \"headroom\": \"39%\", \"checks\": ["
+                           "{\"name\": \"a\", \"trace\": \"x.rvt\"}, "
+                           "{\"name\": \"b\", \"trace\": \"x.rvt\", \"headroom\": \"401MiB\"}, "
+                           "{\"name\": \"c\", \"trace\": \"x.rvt\", \"headroom\": 419430400}]}");
+    assert_int_equal(run_command("check c.json --github"), 0);
+    check_printed("  a on own: fits, with 400.0 MiB to spare\n"
+                  "  b on own: tight: 400.0 MiB to spare on device 0, less than the headroom of "
+                  "401.0 MiB\n"
+                  "  c on own: fits, with 400.0 MiB to spare\n"
+                  "6 stages, 0 failed\n"
+                  "::notice file=c.json,title=b on own::tight: 400.0 MiB to spare on device 0, "
+                  "less than the headroom of 401.0 MiB\n");
+}
+
+static void a_refusal_fails_where_none_is_allowed(void **state)
+{
+    (void)state;
+    char text[4096];
+    write_recording(" refusals=yes",
+                    REFUSED "stage 7 engine 0 eval\nended 8 engine 0 exit=0\nend 5\n");
+    folder_write("c.json", "{\"schema\": 1, \"no_refusals\": true, \"checks\": ["
+                           "{\"name\": \"strict\", \"trace\": \"x.rvt\"}, "
+                           "{\"name\": \"lax\", \"trace\": \"x.rvt\", \"no_refusals\": false}]}");
+    assert_int_equal(run_command("check c.json --junit j.xml --github"), 3);
+#define SURVIVED                                                                                   \
+    "fits after 1 refusal that the program survived, with 400.0 MiB to spare: engine/activations " \
+    "asked for 500.0 MiB of device 0 with 400.0 MiB free, in train, at train.py:23"
+    check_printed("  strict on own: REFUSED: " SURVIVED "\n  lax on own: " SURVIVED "\n"
+                  "4 stages, 1 failed\n");
+    check_printed("::error file=c.json,title=strict on own::fits after 1 refusal");
+    check_printed("::notice file=c.json,title=lax on own::fits after 1 refusal");
+    folder_read("j.xml", text, sizeof text);
+    check_contains(text,
+                   "<testsuites name=\"reveille check\" tests=\"5\" failures=\"1\" errors=\"0\">");
+    check_contains(text, "<property name=\"verdict\" value=\"" SURVIVED "\"/>");
+    check_contains(text, "<testcase classname=\"strict on own\" name=\"verdict\">\n"
+                         "      <failure message=\"" SURVIVED "\"/>");
+    assert_null(strstr(text, "classname=\"lax on own\" name=\"verdict\""));
+}
+
+/* Every stage is within its bounds, and the program is dead. */
+static void a_run_that_died_is_not_ok(void **state)
+{
+    (void)state;
+    char text[4096];
+    folder_write("c.json", "{\"schema\": 1, \"baseline\": \"base.json\", \"checks\": ["
+                           "{\"name\": \"a\", \"trace\": \"x.rvt\"}]}");
+    folder_write("base.json", "{\"schema\": 1, \"stages\": []}");
+    write_recording(" refusals=yes", REFUSED "ended 8 engine 0 exit=1\nend 4\n");
+    assert_int_equal(run_command("check c.json --update-baseline"), 3);
+    check_printed("base.json: stays as it is, since a check failed as a whole\n");
+    check_printed(
+        "  a on own: OOM: out of memory: engine/activations asked for 500.0 MiB of device "
+        "0 with 400.0 MiB free, in train, at train.py:23; the command failed with exit "
+        "status 1\n1 stage, 1 failed\n");
+    write_recording(" refusals=yes", "ended 8 engine 0 signal=9\nend 3\n");
+    assert_int_equal(run_command("check c.json --update-baseline --junit j.xml"), 2);
+    check_printed("reveille: check a on own: no verdict: the command was killed by signal 9 "
+                  "(SIGKILL)\n");
+    check_printed("1 stage, 0 failed, 1 in error\n");
+    folder_read("j.xml", text, sizeof text);
+    check_contains(text, "tests=\"2\" failures=\"0\" errors=\"1\"");
+    check_contains(text, "<error message=\"no verdict: the command was killed by signal 9");
+    folder_read("base.json", text, sizeof text);
+    assert_string_equal(text, "{\"schema\": 1, \"stages\": []}");
+    /* Its writer could not have said so. */
+    write_recording("", "end 2\n");
+    assert_int_equal(run_command("check c.json --update-baseline"), 0);
+    check_printed("  a on own: no refusals recorded: what was allocated fits, with 400.0 MiB to "
+                  "spare\n");
 }
 
 #ifdef RVL_HAVE_TOML
@@ -355,6 +457,12 @@ static void refuses_what_it_does_not_know(void **state)
         {CHECK("\"trace\": \"x\", \"budgets\": {\"a\": 0}"), "budget of a: expected"},
         {CHECK("\"trace\": \"x\", \"tolerance_percent\": \"1\""), "expected a number"},
         {CHECK("\"trace\": \"x\", \"conductor\": 1"), "\"conductor\": expected a string"},
+        {CHECK("\"trace\": \"x\", \"headroom\": \"3 percent\""),
+         "\"headroom\": expected a part such as"},
+        {CHECK("\"trace\": \"x\", \"headroom\": \"101%\""), "\"headroom\": expected"},
+        {CHECK("\"trace\": \"x\", \"headroom\": -1"), "\"headroom\": expected"},
+        {CHECK("\"trace\": \"x\", \"no_refusals\": 1"), "\"no_refusals\": expected true or"},
+        {"{\"schema\": 1, \"headroom\": true, \"checks\": []}", "\"headroom\": expected"},
         {CHECK("\"model\": \"x\", \"settings\": 3"), "\"settings\": expected an object"},
         {CHECK("\"model\": \"x\", \"settings\": {\"tp\": []}"), "setting tp: expected a string"},
         {CHECK("\"model\": \"x\", \"settings\": {\"tp\": 0}"), "--tp 0: expected a whole number"},
@@ -467,7 +575,9 @@ static void a_stage_that_is_gone_fails(void **state)
     check_printed(
         "a, step  own     rollout   400.0 MiB          400.0 MiB  0.00 %  ok\n"
         "a, step  own     train<&>                     600.0 MiB          IN THE BASELINE "
-        "ALONE\n2 stages, 1 failed\n");
+        "ALONE\n"
+        "  a, step on own: fits, with 600.0 MiB to spare\n"
+        "2 stages, 1 failed\n");
     check_printed(
         "::error file=c.json,title=a%2C step on own::stage train<&>: in the baseline, "
         "with a peak of 600.0 MiB, and not in this run: see why, then run `reveille check "
@@ -493,7 +603,7 @@ static void a_broken_check_leaves_the_baseline(void **state)
     assert_int_equal(run_command("check c.json"), 2);
     assert_null(strstr(answer.out, "ALONE"));
     assert_int_equal(run_command("check c.json --update-baseline"), 2);
-    check_printed("base.json: stays as it is, since a check came to no stages\n");
+    check_printed("base.json: stays as it is, since a check failed as a whole\n");
     folder_read("base.json", text, sizeof text);
     assert_string_equal(text, before);
     folder_write("base.json", "[]");
@@ -577,6 +687,9 @@ int main(void)
         cmocka_unit_test(compares_with_a_baseline),
         cmocka_unit_test(names_what_the_baseline_lacks),
         cmocka_unit_test(breaks_on_budgets_and_devices),
+        cmocka_unit_test(the_verdict_of_a_run_that_is_well),
+        cmocka_unit_test(a_refusal_fails_where_none_is_allowed),
+        cmocka_unit_test(a_run_that_died_is_not_ok),
         cmocka_unit_test(names_do_no_harm_where_they_are_shown),
         cmocka_unit_test(annotates_where_github_runs_it),
         cmocka_unit_test(checks_steps_of_models),

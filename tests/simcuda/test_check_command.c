@@ -118,8 +118,8 @@ static void what_is_told_of_one_that_is_well(void **state)
                  "\"read\"]}");
     assert_int_equal(check_apart("c.json"), 0);
     check_printed("2 stages, 0 failed\n");
-    check_contains(shown, "reveille: check pins on h200: memory ran out once, and the command "
-                          "went on\n");
+    check_printed("  pins on h200: fits after 1 refusal that the program survived, with ");
+    check_printed("/pinned asked for 2.0 MiB of pinned host memory with 1.0 MiB free, in run\n");
     check_contains(shown, "reveille: check reads on h200: the program read once what only a kernel "
                           "would have written");
 }
@@ -136,17 +136,17 @@ static void one_that_does_not_fit(void **state)
                            "{\"name\": \"big\", \"command\": [\"" PROGRAM "\", \"malloc\", "
                            "\"1073741824\", \"exit\", \"5\"], \"devices\": \"1GiB\"}]}");
     assert_int_equal(check_apart("c.json --junit j.xml --update-baseline"), 3);
-    check_printed("OOM: out of memory once: simcuda-program[");
-    check_printed("asked for 1.0 GiB (1073741824 bytes) of device 0 with 497.2 MiB (521338880 "
-                  "bytes) free; the command ended with exit status 5\n");
+    check_printed("OOM: out of memory: simcuda-program[");
+    check_printed("/cudaMalloc asked for 1.0 GiB of device 0 with 497.2 MiB free, in run; the "
+                  "command failed with exit status 5\n");
     check_printed("1 stage, 1 failed\n");
-    check_contains(shown, "base.json: stays as it is, since a check came to no stages\n");
+    check_contains(shown, "base.json: stays as it is, since a check failed as a whole\n");
     check_contains(shown, "reveille: check big on 1GiB: the command said at its end:\n  | 2\n");
     folder_read("base.json", text, sizeof text);
     assert_string_equal(text, "{\"schema\": 1, \"stages\": []}");
     folder_read("j.xml", text, sizeof text);
     check_contains(text, "tests=\"1\" failures=\"1\" errors=\"0\"");
-    check_contains(text, "<failure message=\"out of memory once");
+    check_contains(text, "<failure message=\"out of memory: simcuda-program[");
 }
 
 static void one_that_cannot_be_checked(void **state)
@@ -157,9 +157,11 @@ static void one_that_cannot_be_checked(void **state)
         const char *message;
     } cases[] = {
         {"\"command\": \"echo one; echo two >&2; exit 7\"",
-         "the command ended with exit status 7\n"},
-        {"\"command\": \"kill -9 $$\"", "the command was ended by signal 9\n"},
-        {"\"command\": \"echo fine\"", "no process of the command has used CUDA. Does it run on"},
+         "check n on h200: no verdict: the command failed with exit status 7\n"},
+        {"\"command\": \"kill -9 $$\"",
+         "no verdict: the command was killed by signal 9 (SIGKILL)\n"},
+        {"\"command\": \"echo fine\"",
+         "no verdict: it used no GPU; no process of the command has used CUDA. Does it run on"},
         {"\"command\": [\"./none\"]", "./none does not exist\n"},
         {"\"command\": [\"nowhere-to-be-found\"]", "is not found in PATH: check its spelling\n"},
         {"\"command\": [\"" PROGRAM "\", \"malloc\", \"1\"], \"budgets\": {\"late\": \"1GiB\"}",
@@ -226,8 +228,9 @@ static void one_that_does_not_end_is_killed(void **state)
     write_checks(text);
     assert_int_equal(check_apart("c.json"), 2);
     assert_true(time(NULL) - begun < 120);
-    check_contains(shown, "check slow on h200: the command did not end within 1.5 s, and was "
-                          "killed: see what it waits for, or raise \"timeout\"\n");
+    check_contains(shown,
+                   "check slow on h200: no verdict: the command did not end within 1.5 s, and was "
+                   "killed: see what it waits for, or raise \"timeout\"\n");
     assert_int_equal(count_held(), 0);
 }
 
