@@ -274,8 +274,9 @@ static int tell(const arguments *parsed, const simulation_end *end)
     int code = record_exit_status(end->status);
     unknown_tell(&end->unknown, "");
     simulate_tell_pool(&end->pool, "");
-    bool unused = !parsed->no_gpu_ok && simulate_tell_unused(end);
-    return code == 0 && unused ? EXIT_BAD_INPUT : code;
+    bool incomplete = simulate_tell_turned_away(end);
+    bool unused = !parsed->no_gpu_ok && !incomplete && simulate_tell_unused(end);
+    return code == 0 && (unused || incomplete) ? EXIT_BAD_INPUT : code;
 }
 
 /* Another run into the same file replaces it, and not what this one reads of its own. */

@@ -224,6 +224,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     if (end_out->ran || end_out->stopped)
         rvli_machine_ended(machine, end_out->status);
     end_out->processes = rvli_machine_processes(machine);
+    end_out->turned_away = rvli_machine_turned_away(machine);
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
@@ -275,6 +276,18 @@ void simulate_tell_pool(const rvli_machine_pool *pool, const char *who)
         "to %s, as far as the GPU is behind the program when memory is freed",
         who, pool->process, format_size(pool->reserved_bytes, here), pool->device,
         format_size(pool->card_bytes, card));
+}
+
+bool simulate_tell_turned_away(const simulation_end *end)
+{
+    char count[COUNT_TEXT_BYTES];
+    if (end->turned_away == 0)
+        return false;
+    complain(0,
+             "%s found no simulated GPU, since there was no descriptor left, and nothing of theirs "
+             "is counted: raise the limit (ulimit -n, and -Hn)",
+             format_count(end->turned_away, "process", "processes", count));
+    return true;
 }
 
 /* A command that is well and has used no GPU has shown nothing. */

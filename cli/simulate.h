@@ -34,6 +34,7 @@ typedef struct simulation_end {
     bool stopped; /* by the watch */
     int status;   /* as waitpid() has it */
     uint64_t processes;
+    uint64_t turned_away; /* processes that found no place */
     rvli_machine_refusal refused;
     rvli_unknown_reads unknown;
     rvli_machine_pool pool;
@@ -56,6 +57,9 @@ void simulate_tell_refusals(const rvli_machine_refusal *refused);
 /* What a pool of cudaMallocAsync may reserve on a card, if that is more. who: "", or the check. */
 void simulate_tell_pool(const rvli_machine_pool *pool, const char *who);
 bool simulate_tell_unused(const simulation_end *end);
+
+/* Of processes that found no place. true: there were some, and what the run shows is not all. */
+bool simulate_tell_turned_away(const simulation_end *end);
 
 /* A nameless trace, which goes with its file descriptor. -1: none, having complained. */
 #define SIMULATE_TRACE_BYTES 48

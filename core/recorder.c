@@ -245,12 +245,15 @@ rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *user_refus
     return status;
 }
 
-rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags)
+rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
+                          uint64_t missed)
 {
     rvl_status status = rvli_context_check(context);
     bool signal = flags == RVL_ENDED_BY_SIGNAL;
     if (status == RVL_OK)
         status = rvli_flags_check(flags, RVL_ENDED_BY_SIGNAL, 0);
+    if (status == RVL_OK && missed > (uint64_t)INT64_MAX)
+        status = rvli_error(RVL_ERR_INVALID, "2^63 processes and more are missed");
     if (status == RVL_OK && (exit_status > (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) ||
                              (signal && exit_status == 0)))
         status = rvli_error(RVL_ERR_INVALID, "an exit status is 0 to 255, a signal 1 to 64");
@@ -259,6 +262,7 @@ rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t f
     rvli_lock(context);
     if (rvli_recording(&context->recorder))
         write_event(context, &(rvl_trace_event){.kind = RVL_EVENT_ENDED,
+                                                .bytes = missed,
                                                 .process = context->processes[0]->name,
                                                 .exit_status = exit_status,
                                                 .flags = flags});

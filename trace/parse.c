@@ -455,6 +455,15 @@ static bool refuse_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_
     return newer_options(cursor, file);
 }
 
+static bool missed_option(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    const char *begin = cursor->at;
+    if (!number(cursor, &event->bytes, "a number of processes should stand here"))
+        return false;
+    return (event->bytes > 0 && event->bytes <= BYTES_MAX) ||
+           fail_at(cursor, begin, "a number of processes is 1 to 2^63 - 1");
+}
+
 /* exit=N, or signal=N. */
 static bool ended_fields(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
 {
@@ -471,6 +480,8 @@ static bool ended_fields(rvli_cursor *cursor, const rvli_trace_file *file, rvl_t
         return fail_at(cursor, begin, "an exit status is 0 to 255");
     event->exit_status = (uint32_t)status;
     event->flags = signal ? RVL_ENDED_BY_SIGNAL : 0;
+    if (option(cursor, RVLI_WORD_MISSED) && !missed_option(cursor, event))
+        return false;
     return newer_options(cursor, file);
 }
 

@@ -586,6 +586,10 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         add_text(writer,
                  event->flags & RVL_ENDED_BY_SIGNAL ? " " RVLI_WORD_SIGNAL : " " RVLI_WORD_EXIT);
         add_number(writer, event->exit_status);
+        if (event->bytes > 0) {
+            add_text(writer, " " RVLI_WORD_MISSED);
+            add_number(writer, event->bytes);
+        }
         break;
     default: /* step: nothing more */
         break;

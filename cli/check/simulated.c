@@ -89,7 +89,7 @@ static void judge(const check_item *item, const simulation_end *end, check_refus
     } else if (end->status != 0) {
         why->ended = true;
         why->verdict = CHECK_BROKEN; /* the trace says more: explain_end() */
-    } else if (simulate_tell_unused(end)) {
+    } else if (simulate_tell_turned_away(end) || simulate_tell_unused(end)) {
         why->ended = true;
         why->verdict = CHECK_BROKEN;
     }

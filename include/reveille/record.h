@@ -53,10 +53,12 @@ RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *re
 
 /*
  * Records how the command ended that the recording is of. flags: 0, and exit_status is 0 to 255;
- * RVL_ENDED_BY_SIGNAL, and it is the signal's number. Does nothing while nothing is recorded.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * RVL_ENDED_BY_SIGNAL, and it is the signal's number. missed: how many of its processes are not in
+ * the recording, though they should be. Does nothing while nothing is recorded. Returns RVL_OK,
+ * RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
-RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags);
+RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
+                                  uint64_t missed);
 
 #ifdef __cplusplus
 }

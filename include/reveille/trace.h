@@ -35,7 +35,7 @@ extern "C" {
       "refuse")       /* process, thread, device (RVL_TRACE_HOST: host memory), bytes (asked for), \
                          free_bytes, tag, flags (RVL_REFUSE_*), name (where; may be NULL); 1.2 */  \
     X(ENDED, "ended") /* process, thread, exit_status or (RVL_ENDED_BY_SIGNAL) signal: how the     \
-                         recorded command ended; 1.2 */
+                         command ended; bytes: how many of its processes the trace misses; 1.2 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,

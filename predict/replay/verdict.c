@@ -129,6 +129,7 @@ void rvli_outcome_note(rvl_replay *replay, rvli_refusal_open *process, const rvl
         outcome->ended = true;
         outcome->by_signal = event->flags & RVL_ENDED_BY_SIGNAL;
         outcome->exit_status = event->exit_status;
+        outcome->missed = event->bytes;
         break;
     default:
         break;
@@ -271,6 +272,9 @@ static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
         say(&said, "no verdict: the command ");
         if (outcome->other_device && outcome->deadly.number != 0)
             say(&said, "ran out of memory where it was recorded, and did not go on");
+        else if (outcome->missed > 0)
+            say(&said, "had %" PRIu64 " process%s that found no simulated GPU", outcome->missed,
+                outcome->missed == 1 ? "" : "es");
         else
             say_end(&said, verdict);
         break;
@@ -359,7 +363,7 @@ static bool find_overcommit(const rvl_replay *replay, rvl_verdict *verdict)
 
 bool rvli_outcome_failed(const rvli_outcome *outcome)
 {
-    return outcome->deadly.number != 0 ||
+    return outcome->deadly.number != 0 || outcome->missed > 0 ||
            (outcome->ended && (outcome->by_signal || outcome->exit_status != 0));
 }
 

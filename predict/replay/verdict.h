@@ -60,6 +60,7 @@ typedef struct rvli_outcome {
     bool by_signal;
     bool other_device; /* replayed on devices that are not the recorded ones */
     uint32_t exit_status;
+    uint64_t missed; /* processes of the command that are not in the trace */
 } rvli_outcome;
 
 /* Notes an event of a process of a replay. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,9 +16,19 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int machine = -1;
+static struct stat connection; /* what the descriptor was when it was opened */
+static pid_t owner;            /* the process that opened it */
 static bool lost;
 static int devices;
 static void (*forget_all)(void);
+
+/* Whether the descriptor is still the connection, and not the program's own. */
+static bool is_connection(void)
+{
+    struct stat now;
+    return machine >= 0 && fstat(machine, &now) == 0 && now.st_dev == connection.st_dev &&
+           now.st_ino == connection.st_ino;
+}
 
 /* ---- After a fork ---- */
 
@@ -33,7 +44,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-    if (machine >= 0)
+    if (is_connection())
         close(machine);
     machine = -1;
     lost = false;
@@ -87,13 +98,28 @@ static void lose(const char *why, const char *remedy)
     if (!lost)
         fprintf(stderr, "reveille: %s: no simulated GPU can be used: %s\n", why, remedy);
     lost = true;
-    if (machine >= 0)
+    if (is_connection())
         close(machine);
     machine = -1;
 }
 
+/* Whether a request can be sent; if not, why has been said where it has not been before. */
+static rvl_status check(void)
+{
+    if (owner != getpid())
+        return RVL_ERR_FORKED;
+    if (is_connection())
+        return RVL_OK;
+    lose("the program has closed the descriptor of its connection",
+         "leave descriptors open that it did not open");
+    return RVL_ERR_NO_DRIVER;
+}
+
 static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *answer, int *file)
 {
+    rvl_status status = check();
+    if (status != RVL_OK)
+        return status;
     if (send_request(request) && receive(answer, file))
         return (rvl_status)answer->status;
     lose("the machine has ended", UNDER);
@@ -110,7 +136,8 @@ static bool connect_to(const char *name)
         return false;
     memcpy(address.sun_path + 1, name, length);
     machine = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    return machine >= 0 &&
+    owner = getpid();
+    return machine >= 0 && fstat(machine, &connection) == 0 &&
            connect(machine, (struct sockaddr *)&address,
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }
@@ -118,10 +145,9 @@ static bool connect_to(const char *name)
 /* The machine admits nobody else, and would end the connection without a word. */
 static bool is_own(void)
 {
-    struct ucred owner;
-    socklen_t size = sizeof owner;
-    return getsockopt(machine, SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0 ||
-           owner.uid == geteuid();
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(machine, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid == geteuid();
 }
 
 static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
@@ -156,6 +182,9 @@ static rvl_status open_locked(void)
     rvl_status status = exchange(&hello, &answer, NULL);
     if (status == RVL_OK)
         devices = (int)answer.count;
+    else if (status == RVL_ERR_BUSY)
+        lose("`reveille run` has no descriptor left for another process",
+             "raise the limit of descriptors (ulimit -n) where it is started");
     else if (machine >= 0)
         lose("the machine is of another version of Reveille", UNDER);
     return status;
@@ -212,7 +241,7 @@ rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, cons
 void rvli_client_post(const rvli_wire_request *request)
 {
     pthread_mutex_lock(&mutex);
-    if (machine >= 0 && !send_request(request))
+    if (machine >= 0 && check() == RVL_OK && !send_request(request))
         lose("the machine has ended", UNDER);
     pthread_mutex_unlock(&mutex);
 }

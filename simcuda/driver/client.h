@@ -2,7 +2,9 @@
 /*
  * This process's connection to the machine (simcuda/wire/wire.h): opened by the first that needs
  * it, one call at a time. A forked child has none of its parent's memory, and opens a connection of
- * its own.
+ * its own if the parent has not used CUDA. A child of a bare clone() has a copy of everything here,
+ * or even the same memory: it is known by its process id, and refused. A program may close every
+ * descriptor and open its own ones in their places: what is there is looked at before each use.
  */
 #ifndef RVL_SIMCUDA_CLIENT_H
 #define RVL_SIMCUDA_CLIENT_H

@@ -12,6 +12,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
+static bool forked;                   /* this is the child of a process that was */
 static int visible = -1;              /* devices that this process sees; -1: not known yet */
 static int numbers[RVLI_DEVICES_MAX]; /* the machine's own of each */
 static int described;                 /* so many devices have their facts here */
@@ -59,6 +60,7 @@ CUresult rvli_driver_ready(void)
 void rvli_device_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
+    forked = forked || initialized;
     initialized = false;
 }
 
@@ -101,6 +103,8 @@ CUresult cuInit(unsigned int flags)
 {
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (forked) /* as on an H100: the child can only become another program */
+        return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&mutex);
     rvl_status status = describe();
     bool found = status == RVL_OK && visible > 0;

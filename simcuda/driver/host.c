@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pinned host memory, allocated or registered: real memory, which the machine counts. */
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -94,6 +95,14 @@ void rvli_host_clear(void *memory, size_t size_bytes)
     memset((void *)last, 0, base + size_bytes - last);
 }
 
+/* Whether all pages of a range are mapped: msync() says so and, asked in this way, does no more. */
+static bool is_mapped(uintptr_t base, size_t size_bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = base & ~(page - 1);
+    return msync((void *)begin, base + size_bytes - begin, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
 {
     rvli_range range = {.kind = RVLI_RANGE_REGISTERED,
@@ -106,8 +115,10 @@ CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
         result = rvli_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
-    if (memory == NULL || size_bytes == 0)
+    if (memory == NULL || size_bytes == 0 || size_bytes > UINTPTR_MAX - range.base)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!is_mapped(range.base, size_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY; /* as an H100 says it of addresses without memory */
     if (rvli_range_find(range.base, &there) || rvli_range_find(range.base + size_bytes - 1, &there))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     return count(&range);

@@ -52,6 +52,8 @@ CUresult rvli_result(rvl_status status)
         return CUDA_ERROR_OUT_OF_MEMORY;
     case RVL_ERR_NO_DEVICE:
         return CUDA_ERROR_INVALID_DEVICE;
+    case RVL_ERR_FORKED:
+        return CUDA_ERROR_NOT_INITIALIZED;
     case RVL_ERR_NO_DRIVER:
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     default:

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,6 +119,22 @@ static void kill_all(void)
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
 }
 
+/* ---- Descriptors ---- */
+
+static bool lifted;
+static struct rlimit descriptors; /* the limit before, which is the command's */
+
+/* Each process of the command takes a descriptor of this one, and each memory that is shared. */
+static void lift_descriptors(void)
+{
+    struct rlimit limit;
+    if (lifted || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    descriptors = limit;
+    limit.rlim_cur = limit.rlim_max;
+    lifted = setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 /* ---- The command ---- */
 
 static bool arrange(const rvli_launch_options *options)
@@ -138,6 +155,8 @@ static _Noreturn void become(const rvli_launch_options *options, const sigset_t 
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
+    if (lifted)
+        (void)setrlimit(RLIMIT_NOFILE, &descriptors);
     if (arrange(options))
         execv(options->path, options->words);
     _exit(put(told, errno) ? 127 : 126);
@@ -275,6 +294,7 @@ bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_o
         options->output < 0 && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     bool started = open_pipes(&ends) && start(options, &mask, &ends, &launch);
+    lift_descriptors();
     if (started) {
         group = launch.command;
         launch.ended = ends.report[0];

@@ -2,6 +2,8 @@
 #include "simcuda/machine/shared.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "reveille/replay.h"
 
 #define EVENTS_MAX 64
+#define TURN_AWAY_MS 100    /* its first message comes at once */
 #define LAST_WORDS_MAX 4096 /* so that what the command left running cannot hold up the end */
 
 /* ---- The socket ---- */
@@ -90,14 +93,36 @@ static void close_file(int file)
         close(file);
 }
 
+/*
+ * There is no descriptor left. A process that waits in the socket's queue would wait forever, and
+ * the machine would be woken for it again and again: it is told, in the place of the spare one.
+ */
+static void turn_away(rvli_machine *machine)
+{
+    rvli_wire_request hello;
+    const rvli_wire_answer answer = {.status = RVL_ERR_BUSY};
+    close_file(machine->spare);
+    int file = accept4(machine->listener, NULL, NULL, SOCK_CLOEXEC);
+    struct pollfd waiting = {.fd = file, .events = POLLIN};
+    if (file >= 0 && poll(&waiting, 1, TURN_AWAY_MS) == 1 &&
+        recv(file, &hello, sizeof hello, MSG_DONTWAIT) > 0)
+        (void)send(file, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    machine->turned_away += file >= 0;
+    close_file(file);
+    machine->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* Only those of this user: what they are named and use is in what the machine prints. */
 static void admit(rvli_machine *machine)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     int file = accept4(machine->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (file < 0)
+    if (file < 0) {
+        if (errno == EMFILE || errno == ENFILE)
+            turn_away(machine);
         return;
+    }
     rvli_client *client = NULL;
     if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid())
         client = calloc(1, sizeof *client);
@@ -244,6 +269,7 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
         return RVL_ERR_HOST_OOM;
     }
     machine->listener = machine->events = -1;
+    machine->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     machine->gpus = options->gpus;
     machine->host_limit_bytes = options->host_bytes;
     machine->profile.struct_size = sizeof machine->profile;
@@ -349,6 +375,11 @@ const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine)
     return &machine->pool;
 }
 
+uint64_t rvli_machine_turned_away(const rvli_machine *machine)
+{
+    return machine->turned_away;
+}
+
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
 {
     return &machine->refused;
@@ -362,9 +393,11 @@ uint64_t rvli_machine_host_peak(const rvli_machine *machine)
 void rvli_machine_ended(rvli_machine *machine, int status)
 {
     if (WIFSIGNALED(status))
-        (void)rvl_record_end(machine->context, (uint32_t)WTERMSIG(status), RVL_ENDED_BY_SIGNAL);
+        (void)rvl_record_end(machine->context, (uint32_t)WTERMSIG(status), RVL_ENDED_BY_SIGNAL,
+                             machine->turned_away);
     else
-        (void)rvl_record_end(machine->context, (uint32_t)WEXITSTATUS(status), 0);
+        (void)rvl_record_end(machine->context, (uint32_t)WEXITSTATUS(status), 0,
+                             machine->turned_away);
 }
 
 rvl_status rvli_machine_close(rvli_machine *machine)
@@ -378,6 +411,7 @@ rvl_status rvli_machine_close(rvli_machine *machine)
         rvli_store_close(machine->store);
     close_file(machine->listener);
     close_file(machine->events);
+    close_file(machine->spare);
     free(machine);
     return status;
 }

@@ -103,6 +103,9 @@ int rvli_machine_gpus(const rvli_machine *machine);
 /* How many processes have come so far. 0: none has used CUDA, or NVML. */
 uint64_t rvli_machine_processes(const rvli_machine *machine);
 
+/* How many processes found no place, for lack of descriptors. */
+uint64_t rvli_machine_turned_away(const rvli_machine *machine);
+
 /* What did not fit; count 0: everything did. */
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 

@@ -130,6 +130,8 @@ static const row rows[] = {
      "no verdict: the command was killed by signal 9 (SIGKILL)", 0, 0, false},
     {STAGED "ended 3 p 0 signal=40\n", RVL_VERDICT_FAILED,
      "no verdict: the command was killed by signal 40", 0, 0, false},
+    {STAGED "ended 3 p 0 exit=0 missed=3\n", RVL_VERDICT_FAILED,
+     "no verdict: the command had 3 processes that found no simulated GPU", 0, 0, false},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=0\n", RVL_VERDICT_NO_GPU, "no verdict: it used no GPU", 0,
      0, true},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=5\n", RVL_VERDICT_FAILED,

@@ -14,7 +14,7 @@
  *     backup                all is copied to the host, and then overwritten
  *     restore               it is copied back   scribble AT TEXT   the host changes the backup
  *     peek AT               four bytes are copied to their place in the backup
- *     given NUMBER          reads answer it         child        the rest is a forked child's
+ *     given NUMBER          reads answer it
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -246,16 +245,7 @@ static int act(char **words)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc;) {
-        if (strcmp(argv[i], "child") != 0) {
-            i += act(argv + i);
-            continue;
-        }
-        pid_t child = fork();
-        if (child != 0)
-            return waitpid(child, NULL, 0) < 0;
-        must(cudaMalloc((void **)&memory, size_bytes), "child");
-        i++;
-    }
+    for (int i = 1; i < argc;)
+        i += act(argv + i);
     return 0;
 }

@@ -22,16 +22,24 @@
  *     wait           result, of waiting for the device
  *     multicast      whether the device can, and the result of making an object, twice
  *     become USER    result, of taking another user's rights
+ *     steals         closes all descriptors, and puts a socket of its own in each place
+ *     written        bytes that somebody has written there
+ *     bare WORD...   in a child of a bare clone(), of which no library hears
+ *     register ADDRESS BYTES   result
  *     exit N         ends so
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <nvtx3/nvToolsExt.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +59,31 @@ static void memory(void)
     size_t left = 0, total = 0;
     cudaError_t error = cudaMemGetInfo(&left, &total);
     say(error == cudaSuccess ? (long long)(total - left) : -(long long)error);
+}
+
+/* ---- Descriptors that are not what they were ---- */
+
+#define STOLEN_FIRST 3
+#define STOLEN_END 64
+static int stolen[2] = {-1, -1};
+
+static void steal(void)
+{
+    for (int file = STOLEN_FIRST; file < STOLEN_END; file++)
+        close(file);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, stolen) != 0)
+        exit(9);
+    int kept = fcntl(stolen[1], F_DUPFD, STOLEN_END);
+    close(stolen[1]);
+    stolen[1] = kept;
+    for (int file = STOLEN_FIRST; file < STOLEN_END; file++)
+        dup2(stolen[0], file);
+}
+
+static long long written(void)
+{
+    char bytes[4096];
+    return recv(stolen[1], bytes, sizeof bytes, MSG_DONTWAIT);
 }
 
 /* Memory by the driver's own functions, at an address that was reserved for it. */
@@ -297,6 +330,10 @@ static int act_alone(const char *word)
         say(launch_graph());
     else if (strcmp(word, "free") == 0)
         say(cudaFree(last));
+    else if (strcmp(word, "steals") == 0)
+        steal();
+    else if (strcmp(word, "written") == 0)
+        say(written());
     else if (strcmp(word, "touch") == 0)
         *(volatile char *)last = 1;
     else if (strcmp(word, "read") == 0)
@@ -330,6 +367,19 @@ int main(int argc, char **argv)
             if (child != 0)
                 return waitpid(child, NULL, 0) < 0;
             i++;
+            continue;
+        }
+        if (strcmp(argv[i], "bare") == 0) {
+            long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+            if (child != 0)
+                return waitpid((pid_t)child, NULL, 0) < 0;
+            i++;
+            continue;
+        }
+        if (strcmp(argv[i], "register") == 0) {
+            say(cudaHostRegister((void *)(uintptr_t)strtoull(argv[i + 1], NULL, 0),
+                                 strtoull(argv[i + 2], NULL, 0), 0));
+            i += 3;
             continue;
         }
         int taken = act_alone(argv[i]);

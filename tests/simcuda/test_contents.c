@@ -68,7 +68,6 @@ static void freed_memory_has_nothing(void **state)
     check("alloc 4194304 put 0 abcd free get 0 4", "....\n");
     check("vmm 2097152 put 4 abcd remap get 4 4", "....\n");
     check("async 4096 put 0 abcd get 0 4 again get 0 4", "abcd\n....\n");
-    check("alloc 4096 put 0 abcd child get 0 4", "....\n");
 }
 
 static void what_is_too_large_is_not_kept(void **state)

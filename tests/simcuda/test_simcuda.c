@@ -441,12 +441,83 @@ static void a_killed_process_gives_back(void **state)
     assert_int_equal(printed(1), CONTEXT);
 }
 
-static void a_forked_child_begins_with_nothing(void **state)
+/* As an H100: CUDA has been initialized behind the child's back, and the child cannot do it again.
+ */
+static void a_forked_child_has_no_cuda(void **state)
 {
     (void)state;
     assert_int_equal(run_on("", "malloc 4194304 child memory malloc 2097152 memory"), 0);
-    assert_int_equal(printed(1), CONTEXT + SECOND + 4194304);
-    assert_int_equal(printed(3), CONTEXT + SECOND + 4194304 + PAGE);
+    assert_int_equal(printed(1), -3); /* cudaErrorInitializationError */
+    assert_int_equal(printed(2), 3);
+    assert_int_equal(printed(3), -3);
+    assert_int_equal(run_on("", "child malloc 2097152 memory"), 0); /* forked before */
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), CONTEXT + PAGE);
+}
+
+/* A descriptor that the program has closed may be its own by now: nothing is written into it. */
+static void a_program_that_closes_all_descriptors(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "malloc 4194304 steals malloc 1 memory written"), 0);
+    assert_int_equal(printed(0), 0);
+    assert_true(printed(1) != 0);
+    assert_true(printed(2) < 0);
+    assert_int_equal(printed(3), -1);
+    check_err(
+        "the program has closed the descriptor of its connection: no simulated GPU can be used");
+    assert_int_equal(run_on("", "malloc 4194304 steals child written"), 0);
+    assert_int_equal(printed(1), -1);
+}
+
+/* It has a copy of its parent's connection, and would take memory in its parent's name. */
+static void a_child_that_no_library_hears_of(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "malloc 4194304 bare malloc 2097152 memory"), 0);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), 3); /* cudaErrorInitializationError */
+    assert_true(printed(2) < 0);
+    check_printed("peak 530.8 MiB in run");
+}
+
+/* Results of an H100. */
+static void addresses_without_memory_are_not_registered(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "register 0xffffffffffffffff 64 register 0x10000 1099511627776 "
+                                "register 0 64"),
+                     0);
+    assert_int_equal(printed(0), 1);
+    assert_int_equal(printed(1), 2);
+    assert_int_equal(printed(2), 1);
+}
+
+/* Each process takes a descriptor of the machine: the soft limit is lifted, not for the command. */
+static void a_low_limit_of_descriptors(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("ulimit -Sn 24; " COMMAND_WORD " run -- sh -c 'ulimit -Sn; for i in "
+                               "$(seq 30); do " PROGRAM " malloc 1073741824 held 1 & done; wait' "
+                               ">out 2>err; grep -c ^0 out; head -n 1 out; tail -n 1 out; cat err"),
+                     0);
+    assert_int_equal(printed(0), 30);
+    assert_int_equal(printed(1), 24);
+    check_printed("fits, with ");
+    assert_int_equal(run_shell("ulimit -n 24; " COMMAND_WORD
+                               " run -- sh -c 'for i in $(seq 30); do " PROGRAM
+                               " malloc 1073741824 held 1 & done; wait' >out 2>err; echo $?; "
+                               "tail -n 1 out; cat err"),
+                     0);
+    assert_int_equal(printed(0), 2);
+    check_printed("\nno verdict: the command had ");
+    check_printed(" processes that found no simulated GPU\n");
+    check_printed(
+        "reveille: `reveille run` has no descriptor left for another process: no simulated GPU "
+        "can be used: raise the limit of descriptors (ulimit -n) where it is started\n");
+    check_printed(
+        " processes found no simulated GPU, since there was no descriptor left, and nothing "
+        "of theirs is counted: raise the limit (ulimit -n, and -Hn)\n");
 }
 
 /* ---- kill -9 of anything ---- */
@@ -781,7 +852,11 @@ int main(void)
         cmocka_unit_test(a_preloaded_library_has_its_static_tls),
         cmocka_unit_test(a_second_context_may_not_fit),
         cmocka_unit_test(a_killed_process_gives_back),
-        cmocka_unit_test(a_forked_child_begins_with_nothing),
+        cmocka_unit_test(a_forked_child_has_no_cuda),
+        cmocka_unit_test(a_low_limit_of_descriptors),
+        cmocka_unit_test(a_program_that_closes_all_descriptors),
+        cmocka_unit_test(a_child_that_no_library_hears_of),
+        cmocka_unit_test(addresses_without_memory_are_not_registered),
         cmocka_unit_test(a_killed_machine_leaves_nothing),
         cmocka_unit_test(a_killed_command_leaves_nothing),
         cmocka_unit_test(a_killed_keeper_leaves_nothing),

@@ -207,7 +207,7 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_REFUSE, .time_ns = 3, DASH, .thread = 4, .bytes = 4096, .free_bytes = 1, .tag = "-",
      .tag_index = 1, .name = "-"},
     {RVL_EVENT_ENDED, .time_ns = 1, TRAINER, .exit_status = 255, NO_TAG},
-    {RVL_EVENT_ENDED, .time_ns = 2, DASH, .thread = 7, .exit_status = 9,
+    {RVL_EVENT_ENDED, .time_ns = 2, DASH, .thread = 7, .exit_status = 9, .bytes = 2,
      .flags = RVL_ENDED_BY_SIGNAL, NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
@@ -606,6 +606,7 @@ static void refusals_and_ends(void **state)
         {"ended 1 p 0 signal=0", 20, "1 to 64"},
         {"ended 1 p 0 signal=65", 20, "1 to 64"},
         {"ended 1 p 0 exit=1 now", 19, "should end here"},
+        {"ended 1 p 0 exit=1 missed=0", 27, "1 to 2^63 - 1"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[512];
