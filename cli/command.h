@@ -22,6 +22,7 @@
 int command_replay(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_fit(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
@@ -34,9 +35,9 @@ int command_completion(int argc, char **argv);
 int command_manual(int argc, char **argv);
 
 /* Their tables. */
-extern const struct command_spec replay_spec, record_spec, run_spec, report_spec, devices_spec,
-    calibrate_spec, store_spec, model_spec, snapshot_spec, plan_spec, check_spec, completion_spec,
-    manual_spec;
+extern const struct command_spec replay_spec, record_spec, run_spec, fit_spec, report_spec,
+    devices_spec, calibrate_spec, store_spec, model_spec, snapshot_spec, plan_spec, check_spec,
+    completion_spec, manual_spec;
 
 /*
  * "reveille: MESSAGE" on stderr, made harmless (base/shown.h). With EXIT_INTERNAL a line follows

@@ -7,13 +7,21 @@
 #include "command.h"
 
 const subcommand commands[] = {
-    {&replay_spec, command_replay},   {&record_spec, command_record},
-    {&run_spec, command_run},         {&model_spec, command_model},
-    {&plan_spec, command_plan},       {&check_spec, command_check},
-    {&report_spec, command_report},   {&snapshot_spec, command_snapshot},
-    {&devices_spec, command_devices}, {&calibrate_spec, command_calibrate},
-    {&store_spec, command_store},     {&completion_spec, command_completion},
-    {&manual_spec, command_manual},   {NULL, NULL},
+    {&replay_spec, command_replay},
+    {&record_spec, command_record},
+    {&run_spec, command_run},
+    {&fit_spec, command_fit},
+    {&model_spec, command_model},
+    {&plan_spec, command_plan},
+    {&check_spec, command_check},
+    {&report_spec, command_report},
+    {&snapshot_spec, command_snapshot},
+    {&devices_spec, command_devices},
+    {&calibrate_spec, command_calibrate},
+    {&store_spec, command_store},
+    {&completion_spec, command_completion},
+    {&manual_spec, command_manual},
+    {NULL, NULL},
 };
 
 const command_spec reveille_spec = {
@@ -52,7 +60,8 @@ const command_spec reveille_spec = {
             {"LC_ALL, LC_CTYPE, LANG",
              "The locale. Charts in the terminal are drawn by ASCII if it is not one of UTF-8."},
             {NULL, NULL}},
-    .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-model(1), "
+    .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-fit(1), "
+                "reveille-model(1), "
                 "reveille-plan(1), reveille-check(1), reveille-report(1), reveille-snapshot(1), "
                 "reveille-devices(1), reveille-calibrate(1), reveille-store(1), "
                 "reveille-completion(1), reveille-manual(1)",

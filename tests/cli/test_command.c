@@ -404,8 +404,8 @@ static void check_default(const char *command, const char *text)
 static void test_each_option_has_its_default(void **state)
 {
     static const char *const commands[] = {
-        "replay",   "record",  "run",       "model", "plan",       "check", "report",
-        "snapshot", "devices", "calibrate", "store", "completion", "manual"};
+        "replay", "record",   "run",     "fit",       "model", "plan",       "check",
+        "report", "snapshot", "devices", "calibrate", "store", "completion", "manual"};
     (void)state;
     size_t count = 0;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
