@@ -69,6 +69,11 @@ static void put_values(const option_spec *option)
     }
 }
 
+static bool names_file(const option_spec *option)
+{
+    return option->kind == OPTION_FILE || option->kind == OPTION_DOCUMENT;
+}
+
 /* What the other words of a command may be, if not files. */
 static bool put_operands(const command_spec *spec)
 {
@@ -105,13 +110,13 @@ static void print_bash_values(const command_spec *spec)
         if (option->letter != '\0')
             printf("'%s -%c' | ", spec->name, option->letter);
         printf("'%s --%s'%s) ", spec->name, option->name, option->optional ? "=" : "");
-        if (option->kind == OPTION_FILE) {
+        if (names_file(option)) {
             printf("_reveille_files \"$cur\" '%s'", option->files != NULL ? option->files : "");
         } else if (has_words(option)) {
             fputs("_reveille_words \"$cur\"", stdout);
             put_values(option);
         }
-        puts(option->kind == OPTION_FILE || has_words(option) ? "; return ;;" : "return ;;");
+        puts(names_file(option) || has_words(option) ? "; return ;;" : "return ;;");
     }
 }
 
@@ -184,13 +189,14 @@ static void print_bash(void)
          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
          "    local command=${COMP_WORDS[1]}\n"
          "    COMPREPLY=()\n"
-         "    # \"--wake=staged\" comes as three words.\n"
+         "    # \"--wake=staged\" comes as three words. A value that may be left out has its =.\n"
+         "    local optional='@(--color|--progress|--json|--markdown)'\n"
          "    if [[ $cur == = ]]; then\n"
          "        cur=\n"
-         "        [[ $prev == --color || $prev == --progress ]] && prev+==\n"
+         "        [[ $prev == $optional ]] && prev+==\n"
          "    elif [[ $prev == = ]]; then\n"
          "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
-         "        [[ $prev == --color || $prev == --progress ]] && prev+==\n"
+         "        [[ $prev == $optional ]] && prev+==\n"
          "    fi\n"
          "    if ((COMP_CWORD == 1)); then");
     fputs("        _reveille_words \"$cur\" help", stdout);
@@ -251,7 +257,7 @@ static void print_zsh_option(const option_spec *option)
         fputs(option->optional ? "::" : ":", stdout);
         put_zsh(option->value, ":\\");
         putchar(':');
-        if (option->kind == OPTION_FILE) {
+        if (names_file(option)) {
             print_zsh_files(option->files);
         } else if (has_words(option)) {
             putchar('(');
@@ -348,8 +354,8 @@ static void print_fish_option(const command_spec *spec, const option_spec *optio
     if (option->letter != '\0')
         printf(" -s %c", option->letter);
     printf(" -l %s", option->name);
-    if (option->kind == OPTION_FILE)
-        fputs(" -r -F", stdout);
+    if (names_file(option))
+        fputs(option->optional ? " -F" : " -r -F", stdout);
     else if (option->value != NULL)
         fputs(option->optional ? " -f" : " -x", stdout);
     if (option->value != NULL && has_words(option)) {

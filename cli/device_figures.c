@@ -187,27 +187,28 @@ static json_t *as_json(const figures *it)
                      "driver", driver);
 }
 
-static bool print_json(const figures *it)
+static int write_json(const figures *it, const option_document *asked)
 {
     json_t *root = as_json(it);
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
-    if (text == NULL)
-        return false;
-    puts(text);
+    int status = document_write_text(asked, text);
     free(text);
-    return true;
+    return status;
 }
 
-int device_figures_print(const char *device, bool json)
+int device_figures_print(const char *device, const option_document *json)
 {
     figures it = {.profile = {.struct_size = sizeof it.profile}};
     if (rvl_profile_load(device, &it.profile) != RVL_OK)
         return complain(EXIT_BAD_INPUT, "--device %s: %s", device, rvli_error_get()->message);
     it.file = json_load_file(device, 0, NULL); /* a name or a size is no file */
-    bool ok = json ? print_json(&it) : print_figures(&it);
-    if (ok && !json && it.file != NULL)
-        ok = print_spreads(json_object_get(it.file, "measured"));
+    bool printed = document_is_printed(json) || print_figures(&it);
+    if (printed && !document_is_printed(json) && it.file != NULL)
+        printed = print_spreads(json_object_get(it.file, "measured"));
+    int status = printed ? 0 : complain(EXIT_INTERNAL, "out of host memory");
+    if (status == 0 && json->wanted)
+        status = write_json(&it, json);
     json_decref(it.file);
-    return ok ? EXIT_FITS : complain(EXIT_INTERNAL, "out of host memory");
+    return status;
 }

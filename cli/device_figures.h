@@ -3,9 +3,9 @@
 #ifndef RVL_CLI_DEVICE_FIGURES_H
 #define RVL_CLI_DEVICE_FIGURES_H
 
-#include <stdbool.h>
+#include "document.h"
 
 /* device: what --device takes; it has been checked. Prints it, and returns the exit status. */
-int device_figures_print(const char *device, bool json);
+int device_figures_print(const char *device, const option_document *json);
 
 #endif

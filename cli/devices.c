@@ -9,13 +9,14 @@
 
 #include "command.h"
 #include "device_figures.h"
+#include "document.h"
 #include "options.h"
 
 enum { NAME, CAPACITY, GRANULARITY, COSTS, DESCRIPTION, SOURCE, COLUMNS };
 
 typedef struct arguments {
     const char *device;
-    bool json;
+    option_document json;
 } arguments;
 
 const command_spec devices_spec = {
@@ -87,34 +88,37 @@ static bool print_table(void)
 }
 
 /* Of a built-in text, which is plain UTF-8. */
-static void print_string(const char *text)
+static void write_string(FILE *out, const char *text)
 {
-    putchar('"');
+    putc('"', out);
     for (; *text != '\0'; text++) {
         if (*text == '"' || *text == '\\')
-            putchar('\\');
-        putchar(*text);
+            putc('\\', out);
+        putc(*text, out);
     }
-    putchar('"');
+    putc('"', out);
 }
 
-static void print_json(void)
+static bool write_json(FILE *out, const void *unused)
 {
+    (void)unused;
     rvl_profile profile = {.struct_size = sizeof profile};
-    printf("{\"schema\":1,\"devices\":[");
+    fprintf(out, "{\"schema\":1,\"devices\":[");
     for (size_t i = 0; rvl_profile_get(i, &profile) == RVL_OK; i++) {
-        printf("%s{\"name\":", i > 0 ? "," : "");
-        print_string(profile.name);
-        printf(",\"description\":");
-        print_string(profile.description);
-        printf(",\"capacity_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"source\":",
-               profile.capacity_bytes, profile.granularity_bytes);
-        print_string(profile.source);
-        printf(",\"capacity_doubt_bytes\":%" PRIu64 ",\"costs_measured\":%s}",
-               profile.capacity_doubt_bytes,
-               profile.flags & RVL_PROFILE_MEASURED ? "true" : "false");
+        fprintf(out, "%s{\"name\":", i > 0 ? "," : "");
+        write_string(out, profile.name);
+        fprintf(out, ",\"description\":");
+        write_string(out, profile.description);
+        fprintf(out,
+                ",\"capacity_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"source\":",
+                profile.capacity_bytes, profile.granularity_bytes);
+        write_string(out, profile.source);
+        fprintf(out, ",\"capacity_doubt_bytes\":%" PRIu64 ",\"costs_measured\":%s}",
+                profile.capacity_doubt_bytes,
+                profile.flags & RVL_PROFILE_MEASURED ? "true" : "false");
     }
-    puts("]}");
+    fputs("]}\n", out);
+    return true;
 }
 
 int command_devices(int argc, char **argv)
@@ -125,11 +129,12 @@ int command_devices(int argc, char **argv)
         return line.status;
     if (line.first < argc)
         return options_refuse(&devices_spec, "devices: unexpected argument %s", argv[line.first]);
+    int status = documents_check(&devices_spec, &parsed.json, NULL);
+    if (status != 0)
+        return status;
     if (parsed.device != NULL)
-        return device_figures_print(parsed.device, parsed.json);
-    if (parsed.json)
-        print_json();
-    else if (!print_table())
+        return device_figures_print(parsed.device, &parsed.json);
+    if (!document_is_printed(&parsed.json) && !print_table())
         return complain(EXIT_INTERNAL, "out of host memory");
-    return EXIT_FITS;
+    return document_write(&parsed.json, write_json, NULL);
 }

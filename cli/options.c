@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "command.h"
+#include "document.h"
 #include "reveille/version.h"
 
 #define OPTIONS_MAX 64 /* as many as option_line.given has bits */
@@ -248,6 +249,7 @@ static void expect(const option_spec *option, char text[OPTION_WORDS_BYTES])
                  option->least, option->most);
         break;
     case OPTION_FILE:
+    case OPTION_DOCUMENT:
         snprintf(text, OPTION_WORDS_BYTES, "the name of a file");
         break;
     default:
@@ -308,6 +310,18 @@ int options_set_when(const command_spec *command, const option_spec *option, con
     return 0;
 }
 
+/* "-" is the standard output, as without a value. */
+static int set_document(const command_spec *command, const option_spec *option, const char *value,
+                        option_document *field)
+{
+    if (value != NULL && *value == '\0')
+        return options_refuse(command,
+                              "--%s=: expected the name of a file after the =", option->name);
+    bool printed = value == NULL || strcmp(value, "-") == 0;
+    *field = (option_document){.wanted = true, .path = printed ? NULL : value};
+    return 0;
+}
+
 static int set_value(const command_spec *command, const option_spec *option, char *value,
                      void *arguments)
 {
@@ -330,6 +344,8 @@ static int set_value(const command_spec *command, const option_spec *option, cha
         return rvl_size_parse(value, field) == RVL_OK ? 0 : refuse_value(command, option, value);
     case OPTION_CALL:
         return option->set(command, option, value, arguments);
+    case OPTION_DOCUMENT:
+        return set_document(command, option, value, field);
     case OPTION_CHOICE:
         if (options_find_word(option->value, value) < 0)
             return refuse_value(command, option, value);

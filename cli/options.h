@@ -17,16 +17,17 @@
 
 typedef enum option_kind {
     OPTION_END,
-    OPTION_GROUP,  /* a heading: help has its text */
-    OPTION_FLAG,   /* bool, which becomes true; with a bit: uint64_t, in which it is set */
-    OPTION_STRING, /* const char * */
-    OPTION_FILE,   /* the same; completed by names of files */
-    OPTION_DEVICE, /* the same; a profile or a size */
-    OPTION_CHOICE, /* the same; one of the words that value lists: "sim|cuda" */
-    OPTION_WORD,   /* an enum: which of these words it is */
-    OPTION_NUMBER, /* uint32_t, from least to most */
-    OPTION_SIZE,   /* uint64_t */
-    OPTION_CALL    /* set() takes the value */
+    OPTION_GROUP,    /* a heading: help has its text */
+    OPTION_FLAG,     /* bool, which becomes true; with a bit: uint64_t, in which it is set */
+    OPTION_STRING,   /* const char * */
+    OPTION_FILE,     /* the same; completed by names of files */
+    OPTION_DOCUMENT, /* option_document of document.h: printed, or with a value written there */
+    OPTION_DEVICE,   /* the same; a profile or a size */
+    OPTION_CHOICE,   /* the same; one of the words that value lists: "sim|cuda" */
+    OPTION_WORD,     /* an enum: which of these words it is */
+    OPTION_NUMBER,   /* uint32_t, from least to most */
+    OPTION_SIZE,     /* uint64_t */
+    OPTION_CALL      /* set() takes the value */
 } option_kind;
 
 typedef struct option_spec option_spec;
@@ -211,12 +212,6 @@ bool suggest_matches(const char *word, const char *name);
     {                                                                                              \
         .kind = OPTION_FLAG, .name = "partial", .field = (offset), .bit = (mask),                  \
         .usual = "refuse it", .help = "read a trace that is cut off up to its last whole line",    \
-    }
-
-#define OPTION_OF_JSON(offset)                                                                     \
-    {                                                                                              \
-        .kind = OPTION_FLAG, .name = "json", .field = (offset), .usual = "a table",                \
-        .help = "print JSON, schema 1",                                                            \
     }
 
 /* What --color and --progress say; without a value: always. */

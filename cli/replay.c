@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "command.h"
+#include "document.h"
+#include "markdown.h"
 #include "options.h"
 #include "progress.h"
 #include "verdict.h"
@@ -18,7 +20,8 @@ typedef struct arguments {
     size_t path_count;
     option_headroom headroom;
     bool no_refusals;
-    bool json;
+    option_document json;
+    option_document markdown;
 } arguments;
 
 #define FIELD(name) offsetof(arguments, name)
@@ -60,6 +63,7 @@ const command_spec replay_spec = {
              .field = FIELD(options.settle_ms)},
             OPTION_OF_PARTIAL(FIELD(options.flags), RVL_REPLAY_PARTIAL),
             OPTION_OF_JSON(FIELD(json)),
+            OPTION_OF_MARKDOWN(FIELD(markdown)),
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
@@ -102,7 +106,13 @@ static int check(const arguments *parsed, const option_line *line)
             "--device %s: not with --backend cuda: the card in this machine is the "
             "device, whatever a profile says: leave one of them out",
             parsed->options.device);
-    return options_check_snapshots(&replay_spec, line, parsed->paths, parsed->path_count);
+    int status = documents_check(&replay_spec, &parsed->json, &parsed->markdown);
+    if (status == 0)
+        status = documents_check_inputs(&parsed->json, &parsed->markdown, parsed->paths,
+                                        parsed->path_count);
+    return status == 0
+               ? options_check_snapshots(&replay_spec, line, parsed->paths, parsed->path_count)
+               : status;
 }
 
 static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
@@ -169,18 +179,26 @@ int explain_replay(rvl_status status)
     return complain(code, "%s", text);
 }
 
-static bool print_text(void *user, const char *text, size_t size)
+static bool write_text(void *user, const char *text, size_t size)
 {
-    (void)user;
-    return fwrite(text, 1, size, stdout) == size;
+    return fwrite(text, 1, size, user) == size;
 }
 
-/* What does not arrive shows at the stream. */
-static bool print_json(const rvl_replay *replay)
+static bool write_json(FILE *out, const void *replay)
 {
-    rvl_status status = rvl_replay_write_json(replay, print_text, NULL);
-    putchar('\n');
+    rvl_status status = rvl_replay_write_json(replay, write_text, out);
+    putc('\n', out);
     return status != RVL_ERR_HOST_OOM;
+}
+
+int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
+                const option_document *json, const option_document *markdown)
+{
+    bool printed = document_is_printed(json) || document_is_printed(markdown);
+    if (!printed && !report_print(replay, progress))
+        return complain(EXIT_INTERNAL, "out of host memory");
+    int status = document_write(json, write_json, replay);
+    return status == 0 ? document_write(markdown, markdown_replay, replay) : status;
 }
 
 static bool all_is_well(const rvl_replay *replay)
@@ -206,11 +224,11 @@ static int run(arguments *parsed)
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);
-    bool printed = parsed->json ? print_json(replay) : report_print(replay, &progress);
+    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = all_is_well(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
-    return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
+    return shown != 0 ? shown : code;
 }
 
 int command_replay(int argc, char **argv)

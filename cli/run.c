@@ -13,8 +13,10 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "command.h"
+#include "document.h"
 #include "live.h"
 #include "options.h"
+#include "output.h"
 #include "record/record.h"
 #include "simulate.h"
 #include "unknown.h"
@@ -26,7 +28,8 @@ typedef struct arguments {
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
-    bool json;
+    option_document json;
+    option_document markdown;
     bool no_gpu_ok;
 } arguments;
 
@@ -116,6 +119,7 @@ const command_spec run_spec = {
              .usual = "exit status 2",
              .field = FIELD(no_gpu_ok)},
             OPTION_OF_JSON(FIELD(json)),
+            OPTION_OF_MARKDOWN(FIELD(markdown)),
             OPTION_OF_COLOR,
             {.kind = OPTION_CALL,
              .name = "progress",
@@ -176,12 +180,6 @@ static int set_keep(const command_spec *command, const option_spec *option, char
 
 /* ---- The result ---- */
 
-static bool print_text(void *user, const char *text, size_t size)
-{
-    (void)user;
-    return fwrite(text, 1, size, stdout) == size;
-}
-
 static bool within_budgets(const rvl_replay *replay)
 {
     bool within = true;
@@ -235,16 +233,6 @@ static rvl_status replay_without_unknown(const char *trace, option_budgets *budg
     return replay_with(trace, budgets, headroom, replay_out);
 }
 
-static bool print(const arguments *parsed, const rvl_replay *replay)
-{
-    const rvl_trace_progress progress = {.struct_size = sizeof progress};
-    if (!parsed->json)
-        return report_print(replay, &progress);
-    bool printed = rvl_replay_write_json(replay, print_text, NULL) != RVL_ERR_HOST_OOM;
-    putchar('\n');
-    return printed;
-}
-
 /* What the run was, from its trace. Returns the exit status that it asks for. */
 static int show(arguments *parsed, const char *trace)
 {
@@ -257,12 +245,13 @@ static int show(arguments *parsed, const char *trace)
     }
     if (status != RVL_OK)
         return explain_replay(status);
-    bool printed = print(parsed, replay);
+    const rvl_trace_progress progress = {.struct_size = sizeof progress};
+    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = within_budgets(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
-    if (!printed)
-        return complain(EXIT_INTERNAL, "out of host memory");
+    if (shown != 0)
+        return shown;
     return unknown != 0 ? unknown : code;
 }
 
@@ -372,7 +361,16 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         return options_refuse(&run_spec, "run: name the command to run");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
-    return parsed->output != NULL ? options_check_trace(&run_spec, parsed->output, "rvt") : 0;
+    status = documents_check(&run_spec, &parsed->json, &parsed->markdown);
+    if (status != 0)
+        return status;
+    const output_name outputs[] = {{"-o", parsed->output},
+                                   {"--json", parsed->json.path},
+                                   {"--markdown", parsed->markdown.path}};
+    status = outputs_check_each_other(outputs, sizeof outputs / sizeof *outputs);
+    return status == 0 && parsed->output != NULL
+               ? options_check_trace(&run_spec, parsed->output, "rvt")
+               : status;
 }
 
 int command_run(int argc, char **argv)

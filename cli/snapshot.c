@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "document.h"
 #include "holders.h"
 #include "options.h"
 #include "progress.h"
@@ -19,7 +20,7 @@ typedef struct arguments {
     rvl_snapshot_options options;
     const char **settings; /* room for one a word of the command line */
     const char *path;
-    bool json;
+    option_document json;
     bool tensors;
     bool index_given;   /* --device N */
     const char *device; /* --device PROFILE; NULL: not given */
@@ -198,7 +199,8 @@ static int check(const arguments *parsed, const option_line *line, int operands)
         return options_refuse(&snapshot_spec,
                               "--device %s: with --tensors only the index of a device in the file",
                               parsed->device);
-    return 0;
+    int status = documents_check(&snapshot_spec, &parsed->json, NULL);
+    return status == 0 ? documents_check_inputs(&parsed->json, NULL, &parsed->path, 1) : status;
 }
 
 /* ---- For people ---- */
@@ -307,14 +309,15 @@ static bool print_report(const rvl_snapshot *snapshot, const rvl_snapshot_facts 
 
 /* ---- Running ---- */
 
-static bool print_json(const rvl_snapshot *snapshot)
+static int write_json(const rvl_snapshot *snapshot, const option_document *asked)
 {
-    char *json;
-    if (rvl_snapshot_to_json(snapshot, &json) != RVL_OK)
-        return false;
-    puts(json);
+    char *json = NULL;
+    if (!asked->wanted)
+        return 0;
+    (void)rvl_snapshot_to_json(snapshot, &json);
+    int status = document_write_text(asked, json);
     rvl_string_free(json);
-    return true;
+    return status;
 }
 
 static int list_tensors(const arguments *parsed)
@@ -325,9 +328,11 @@ static int list_tensors(const arguments *parsed)
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);
-    puts(json);
+    option_document listed = parsed->json;
+    listed.wanted = true;
+    int code = document_write_text(&listed, json);
     rvl_string_free(json);
-    return EXIT_FITS;
+    return code;
 }
 
 static int run(const arguments *parsed)
@@ -344,10 +349,12 @@ static int run(const arguments *parsed)
     if (status != RVL_OK)
         return explain_replay(status);
     (void)rvl_snapshot_get_facts(snapshot, &facts);
-    bool printed = parsed->json ? print_json(snapshot) : print_report(snapshot, &facts);
+    bool printed = document_is_printed(&parsed->json) || print_report(snapshot, &facts);
     int code = facts.diverged || facts.oom_count > 0 ? EXIT_DOES_NOT_FIT : EXIT_FITS;
+    int written = printed ? write_json(snapshot, &parsed->json)
+                          : complain(EXIT_INTERNAL, "out of host memory");
     rvl_snapshot_close(snapshot);
-    return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
+    return written != 0 ? written : code;
 }
 
 int command_snapshot(int argc, char **argv)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "document.h"
 #include "options.h"
 #include "reveille/sim.h"
 #include "reveille/store.h"
@@ -21,13 +22,13 @@
 typedef struct arguments {
     uint64_t budget_bytes;
     bool status;
-    bool json;
+    option_document json;
 } arguments;
 
 const command_spec store_spec = {
     .name = "store",
     .summary = "keep one host backup of what processes hold alike",
-    .usage = "[--budget SIZE] PATH\n--status [--json] PATH",
+    .usage = "[--budget SIZE] PATH\n--status [--json[=FILE]] PATH",
     .description =
         "Owns a store: host backups of all processes that name its PATH, in which equal content is "
         "kept once. It makes a socket at PATH, prints a line when it can be reached, and serves "
@@ -96,28 +97,29 @@ static void print_table(const rvl_store_stats *stats)
     printf("users       %" PRIu64 "\n", stats->user_count);
 }
 
-static void print_json(const rvl_store_stats *stats)
+static bool write_json(FILE *out, const void *user)
 {
-    printf("{\"schema\":1,\"budget_bytes\":%" PRIu64 ",\"kept_bytes\":%" PRIu64
-           ",\"promised_bytes\":%" PRIu64 ",\"referenced_bytes\":%" PRIu64
-           ",\"segment_count\":%" PRIu64 ",\"user_count\":%" PRIu64 ",\"shared_bytes\":%" PRIu64
-           ",\"refused_bytes\":%" PRIu64 ",\"refused_count\":%" PRIu64 "}\n",
-           stats->budget_bytes, stats->kept_bytes, stats->promised_bytes, stats->referenced_bytes,
-           stats->segment_count, stats->user_count, stats->shared_bytes, stats->refused_bytes,
-           stats->refused_count);
+    const rvl_store_stats *stats = user;
+    fprintf(out,
+            "{\"schema\":1,\"budget_bytes\":%" PRIu64 ",\"kept_bytes\":%" PRIu64
+            ",\"promised_bytes\":%" PRIu64 ",\"referenced_bytes\":%" PRIu64
+            ",\"segment_count\":%" PRIu64 ",\"user_count\":%" PRIu64 ",\"shared_bytes\":%" PRIu64
+            ",\"refused_bytes\":%" PRIu64 ",\"refused_count\":%" PRIu64 "}\n",
+            stats->budget_bytes, stats->kept_bytes, stats->promised_bytes, stats->referenced_bytes,
+            stats->segment_count, stats->user_count, stats->shared_bytes, stats->refused_bytes,
+            stats->refused_count);
+    return true;
 }
 
-static int print_status(const char *path, bool json)
+static int print_status(const char *path, const option_document *json)
 {
     rvl_store_stats stats = {.struct_size = sizeof stats};
     rvl_status status = rvl_store_get_stats(path, &stats);
     if (status != RVL_OK)
         return explain(status);
-    if (json)
-        print_json(&stats);
-    else
+    if (!document_is_printed(json))
         print_table(&stats);
-    return EXIT_FITS;
+    return document_write(json, write_json, &stats);
 }
 
 /* ---- The owner ---- */
@@ -186,10 +188,13 @@ int command_store(int argc, char **argv)
     bool budget = options_given(&store_spec, &line, "budget");
     if (parsed.status && budget)
         return options_refuse(&store_spec, "store: --budget is for the start of a store");
-    if (parsed.json && !parsed.status)
+    if (parsed.json.wanted && !parsed.status)
         return options_refuse(&store_spec, "store: --json is for --status");
+    int status = documents_check(&store_spec, &parsed.json, NULL);
+    if (status != 0)
+        return status;
     if (parsed.status)
-        return print_status(argv[line.first], parsed.json);
+        return print_status(argv[line.first], &parsed.json);
     if (!budget && !read_budget(&parsed.budget_bytes))
         return EXIT_BAD_INPUT;
     return serve(argv[line.first], parsed.budget_bytes);

@@ -158,6 +158,8 @@ void check_print_failures(const check_results *results);
 void check_print_github(const check_file *file, const check_results *results);
 /* What a command said, line by line. */
 void check_write_said(FILE *output, rvli_shown_as as, const char *said);
+/* A table of stages and what failed (document_fn); the user is the check_results. */
+bool check_write_markdown(FILE *out, const void *results);
 /* Returns 0 or the exit status. */
 int check_write_junit(const char *path, const check_results *results);
 

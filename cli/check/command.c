@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "document.h"
 #include "options.h"
 #include "output.h"
 
 typedef struct arguments {
     const char *path;
     const char *junit;
+    option_document markdown;
     bool update;
     bool github;
 } arguments;
@@ -44,6 +46,7 @@ const command_spec check_spec = {
              .usual = "none",
              .files = "xml",
              .field = FIELD(junit)},
+            OPTION_OF_MARKDOWN(FIELD(markdown)),
             {.kind = OPTION_FLAG,
              .name = "github",
              .help = "print annotations for GitHub, too",
@@ -91,6 +94,8 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     *status_out = argc - line.first == 1
                       ? options_check_ending(&check_spec, "--junit", parsed->junit, "xml")
                       : options_refuse(&check_spec, "check: name one file of checks");
+    if (*status_out == 0)
+        *status_out = documents_check(&check_spec, &(option_document){0}, &parsed->markdown);
     return *status_out == 0;
 }
 
@@ -166,11 +171,15 @@ static int tell(const arguments *parsed, const check_file *file, const check_res
         if (code != 0)
             return code;
     }
-    if (!check_print_table(results))
+    bool printed = document_is_printed(&parsed->markdown);
+    if (!printed && !check_print_table(results))
         return complain(EXIT_INTERNAL, "out of host memory");
-    if (parsed->github)
+    int code = document_write(&parsed->markdown, check_write_markdown, results);
+    if (code != 0)
+        return code;
+    if (parsed->github && !printed)
         check_print_github(file, results);
-    else
+    else if (!printed)
         check_print_failures(results);
     tell_broken(results);
     return code_of(results);
@@ -181,22 +190,23 @@ static int check_outputs(const arguments *parsed, const check_file *file)
 {
     const output_name outputs[] = {
         {"--junit", parsed->junit},
+        {"--markdown", parsed->markdown.path},
         {"--update-baseline", parsed->update ? file->baseline : NULL},
     };
-    int code = outputs_check_each_other(outputs, 2);
+    int code = outputs_check_each_other(outputs, 3);
     if (code == 0)
-        code = outputs_check_input(outputs, 2, file->path);
+        code = outputs_check_input(outputs, 3, file->path);
     if (code == 0)
-        code = outputs_check_input(outputs, 1, file->baseline);
+        code = outputs_check_input(outputs, 2, file->baseline);
     for (size_t i = 0; code == 0 && i < file->item_count; i++) {
         const check_item *item = &file->items[i];
-        code = outputs_check_input(outputs, 2, item->model);
+        code = outputs_check_input(outputs, 3, item->model);
         for (size_t k = 0; code == 0 && k < item->trace_count; k++)
-            code = outputs_check_input(outputs, 2, item->traces[k]);
+            code = outputs_check_input(outputs, 3, item->traces[k]);
         if (code == 0)
-            code = outputs_check_input(outputs, 2, item->program);
+            code = outputs_check_input(outputs, 3, item->program);
         for (size_t k = 1; code == 0 && item->words != NULL && item->words[k] != NULL; k++)
-            code = outputs_check_input(outputs, 2, item->words[k]);
+            code = outputs_check_input(outputs, 3, item->words[k]);
     }
     return code;
 }

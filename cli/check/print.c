@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "markdown.h"
 #include "output.h"
 
 static const char *const verdicts[] = {
@@ -259,6 +260,108 @@ void check_print_github(const check_file *file, const check_results *results)
         if (result->noted && result->verdict != NULL)
             annotate_run(file, result);
     }
+}
+
+/* ---- Markdown ---- */
+
+static void write_size(FILE *out, bool known, uint64_t bytes)
+{
+    char size[SIZE_TEXT_BYTES];
+    fprintf(out, "%s | ", known ? format_size(bytes, size) : "");
+}
+
+static bool write_stage_row(FILE *out, const check_result *result, const check_stage *stage)
+{
+    char change[CHANGE_TEXT_BYTES] = "";
+    bool has_run = stage->why == NULL && stage->verdict != CHECK_GONE;
+    fputs("| ", out);
+    bool ok = markdown_name(out, result->item->name);
+    fputs(" | ", out);
+    ok = ok && markdown_name(out, result->device);
+    fputs(" | ", out);
+    ok = ok && markdown_name(out, stage->name);
+    if (stage->device > 0)
+        fprintf(out, " (device %d)", stage->device);
+    fputs(" | ", out);
+    write_size(out, has_run, stage->peak_bytes);
+    write_size(out, stage->budget_bytes > 0, stage->budget_bytes);
+    write_size(out, stage->has_baseline, stage->baseline_bytes);
+    if (stage->has_baseline && has_run)
+        format_change(change_percent(stage), change);
+    fprintf(out, "%s | %s%s%s |\n", change, check_fails(stage) ? "**" : "",
+            verdicts[stage->verdict], check_fails(stage) ? "**" : "");
+    return ok;
+}
+
+static bool write_stage_rows(FILE *out, const check_results *results)
+{
+    size_t rows = 0;
+    bool ok = true;
+    fputs("| check | device | stage | peak | budget | baseline | change | |\n"
+          "| :--- | :--- | :--- | ---: | ---: | ---: | ---: | :--- |\n",
+          out);
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        for (size_t k = 0; ok && k < result->stage_count; k++)
+            if (rows++ < MARKDOWN_ROWS_MAX)
+                ok = write_stage_row(out, result, &result->stages[k]);
+    }
+    if (rows > MARKDOWN_ROWS_MAX)
+        fprintf(out, "\n%zu more rows are left out.\n", rows - MARKDOWN_ROWS_MAX);
+    return ok;
+}
+
+/* "- `sft` on `h200`: fits, with 61.2 GiB to spare" */
+static bool write_item(FILE *out, const check_result *result, const char *stage, const char *text)
+{
+    fputs("- ", out);
+    bool ok = markdown_name(out, result->item->name);
+    fputs(" on ", out);
+    ok = ok && markdown_name(out, result->device);
+    if (stage != NULL) {
+        fputs(", stage ", out);
+        ok = ok && markdown_name(out, stage);
+    }
+    fputs(": ", out);
+    ok = ok && markdown_text(out, text);
+    return ok;
+}
+
+static bool write_items(FILE *out, const check_result *result)
+{
+    char text[CHECK_TEXT_BYTES];
+    bool ok = result->verdict == NULL || write_item(out, result, NULL, result->verdict);
+    fputs(result->verdict != NULL ? "\n" : "", out);
+    for (size_t k = 0; ok && k < result->stage_count; k++) {
+        const check_stage *stage = &result->stages[k];
+        if (!check_fails(stage))
+            continue;
+        ok = write_item(out, result, stage->name,
+                        check_explain(stage, result->item->tolerance_percent, text));
+        fputs(stage->holders != NULL ? "; at its peak: " : "", out);
+        ok = ok && (stage->holders == NULL || markdown_text(out, stage->holders));
+        fputs("\n", out);
+    }
+    return ok;
+}
+
+bool check_write_markdown(FILE *out, const void *user)
+{
+    const check_results *results = user;
+    totals all = {0};
+    char stages[COUNT_TEXT_BYTES];
+    for (size_t i = 0; i < results->count; i++)
+        add_totals(&results->results[i], &all);
+    fprintf(out, "### GPU memory: %s, %zu failed",
+            format_count(all.stages, "stage", "stages", stages), all.failures);
+    if (all.errors > 0)
+        fprintf(out, ", %zu in error", all.errors);
+    fputs("\n\n", out);
+    bool ok = write_stage_rows(out, results);
+    fputs("\n", out);
+    for (size_t i = 0; ok && i < results->count; i++)
+        ok = write_items(out, &results->results[i]);
+    return ok;
 }
 
 /* ---- JUnit ---- */

@@ -272,10 +272,9 @@ static int run(fit_arguments *parsed)
     interrupt_unwatch();
     if (interrupt_came())
         code = complain(EXIT_INTERRUPTED, "interrupted");
-    else if (code == 0 && !fit_print(parsed, results, done))
-        code = complain(EXIT_INTERNAL, "out of host memory");
-    else if (code == 0)
-        code = answer_of(results, done);
+    int printed = code == 0 ? fit_print(parsed, results, done) : 0;
+    if (code == 0)
+        code = printed != 0 ? printed : answer_of(results, done);
     for (size_t i = 0; i < done; i++) {
         for (size_t k = 0; k < results[i].count; k++)
             fit_run_free(&results[i].runs[k]);
@@ -293,6 +292,8 @@ int command_fit(int argc, char **argv)
         return line.status;
     parsed.words = argv + line.first;
     int status = check(&parsed);
+    if (status == 0)
+        status = documents_check(&fit_spec, &parsed.json, NULL);
     if (status == 0)
         status = run(&parsed);
     free(parsed.device_list);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "document.h"
 #include "fit/search.h"
 #include "verdict.h"
 
@@ -24,7 +25,7 @@ typedef struct fit_arguments {
     const char *stages;
     option_headroom headroom;
     const char *headroom_text;
-    bool json;
+    option_document json;
     char **words; /* of the command; end with NULL */
 
     /* Read from these: */
@@ -67,7 +68,7 @@ int fit_run_all(const fit_arguments *arguments, const char *device, const uint64
 
 void fit_run_free(fit_run *run);
 
-/* The answer as a table a device, or as JSON. false: no memory. */
-bool fit_print(const fit_arguments *arguments, const fit_result *results, size_t count);
+/* The answer as a table a device, and as JSON. Returns 0 or the exit status. */
+int fit_print(const fit_arguments *arguments, const fit_result *results, size_t count);
 
 #endif

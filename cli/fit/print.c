@@ -167,7 +167,7 @@ static json_t *result_to_json(const fit_result *result)
                      "fits_again", number_or_null(has_again, again), "tried", tried);
 }
 
-static bool print_json(const fit_arguments *arguments, const fit_result *results, size_t count)
+static int write_json(const fit_arguments *arguments, const fit_result *results, size_t count)
 {
     char name[64];
     name_of(arguments, name);
@@ -177,25 +177,27 @@ static bool print_json(const fit_arguments *arguments, const fit_result *results
     json_t *root = json_pack("{s:i,s:s,s:I,s:I,s:o}", "schema", 1, "find", name, "first",
                              (json_int_t)arguments->first, "last", (json_int_t)arguments->last,
                              "devices", devices);
-    bool ok = root != NULL && json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6)) == 0;
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    int status = document_write_text(&arguments->json, text);
     json_decref(root);
-    putchar('\n');
-    return ok;
+    free(text);
+    return status;
 }
 
-bool fit_print(const fit_arguments *arguments, const fit_result *results, size_t count)
+int fit_print(const fit_arguments *arguments, const fit_result *results, size_t count)
 {
     bool ok = true;
-    if (arguments->json)
-        ok = print_json(arguments, results, count);
-    for (size_t i = 0; i < count && ok && !arguments->json; i++) {
+    for (size_t i = 0; i < count && ok && !document_is_printed(&arguments->json); i++) {
         if (i > 0)
             putchar('\n');
         ok = print_table(arguments, &results[i]);
         print_answer(arguments, &results[i]);
     }
+    int status = ok ? 0 : complain(EXIT_INTERNAL, "out of host memory");
+    if (ok && arguments->json.wanted)
+        status = write_json(arguments, results, count);
     fflush(stdout);
     for (size_t i = 0; i < count; i++)
         print_said(&results[i]);
-    return ok;
+    return status;
 }

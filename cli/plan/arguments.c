@@ -346,8 +346,9 @@ static int check_form(const plan_arguments *arguments, const option_line *line, 
         return options_refuse(&plan_spec, "plan: name a trace, or a config with --model");
     if (arguments->tag == NULL && !arguments->sweep)
         return options_refuse(&plan_spec, "plan: say what to find: --max TAG, --sweep, or both");
-    if (arguments->json && arguments->csv)
-        return options_refuse(&plan_spec, "--json, --csv: one of them");
+    if (document_is_printed(&arguments->json) && arguments->csv)
+        return options_refuse(&plan_spec, "--json, --csv: one of them can be the standard output: "
+                                          "write the other to a file, as --json=FILE");
     if (arguments->csv && !arguments->sweep)
         return options_refuse(&plan_spec, "--csv: only with --sweep");
     if (cases > 1 && !arguments->sweep)
@@ -398,6 +399,11 @@ static int parse_words(int argc, char **argv, plan_arguments *arguments)
     arguments->traces = (const char *const *)(argv + line.first);
     arguments->trace_count = (size_t)(argc - line.first);
     int status = check(arguments, &line);
+    if (status == 0)
+        status = documents_check(&plan_spec, &arguments->json, NULL);
+    if (status == 0)
+        status = documents_check_inputs(&arguments->json, NULL, arguments->traces,
+                                        arguments->trace_count);
     return status == 0 && arguments->per_rank ? add_traces(arguments) : status;
 }
 

@@ -41,11 +41,11 @@ static int run_largest(const plan_arguments *arguments, const plan_subject *subj
     plan_case_run(subject, 0, &outcome, &replay);
     progress_end();
     int code = code_of(arguments, &outcome);
-    if ((code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
-        !plan_print_largest(arguments, &outcome, replay))
-        code = complain(EXIT_INTERNAL, "out of host memory");
+    int printed = code == EXIT_FITS || code == EXIT_DOES_NOT_FIT
+                      ? plan_print_largest(arguments, &outcome, replay)
+                      : 0;
     rvl_replay_close(replay);
-    return code;
+    return printed != 0 ? printed : code;
 }
 
 /* The case that says most about a sweep: it failed, it fits, it nearly does, it was refused. */
@@ -73,21 +73,22 @@ static int tell_ranks(const plan_arguments *arguments, const plan_subject *subje
     rvl_replay *replay;
     size_t binding = plan_binding(outcomes, count);
     plan_case_run(subject, binding, &again, &replay);
-    int code = outcomes[binding].state == PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    int code = outcomes[binding].state == PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT, printed = 0;
     if (again.state == PLAN_FAILED || again.state == PLAN_REFUSED)
         code = refuse(&again, arguments->traces[binding]);
-    else if (!plan_print_ranks(arguments, outcomes, count, binding, replay))
-        code = complain(EXIT_INTERNAL, "out of host memory");
+    else
+        printed = plan_print_ranks(arguments, outcomes, count, binding, replay);
     rvl_replay_close(replay);
-    return code;
+    return printed != 0 ? printed : code;
 }
 
 static int tell_interrupted(const plan_arguments *arguments, const plan_outcome *outcomes,
                             size_t done, size_t count)
 {
     bool shown = arguments->sweep && done > 0;
-    if (shown && !plan_print_sweep(arguments, outcomes, done))
-        return complain(EXIT_INTERNAL, "out of host memory");
+    int printed = shown ? plan_print_sweep(arguments, outcomes, done) : 0;
+    if (printed != 0)
+        return printed;
     return complain(EXIT_INTERRUPTED, "interrupted: done with %zu of %zu cases%s", done, count,
                     shown ? ", and what is shown is of these" : "");
 }
@@ -111,11 +112,12 @@ static int run_sweep(const plan_arguments *arguments, const plan_subject *subjec
         code = tell_ranks(arguments, subject, outcomes, count);
     else if (plan_rank() == 0)
         code = code_of(arguments, telling(outcomes, count));
-    if (plan_rank() == 0 && arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
-        !plan_print_sweep(arguments, outcomes, count))
-        code = complain(EXIT_INTERNAL, "out of host memory");
+    int printed =
+        plan_rank() == 0 && arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT)
+            ? plan_print_sweep(arguments, outcomes, count)
+            : 0;
     free(outcomes);
-    return code;
+    return printed != 0 ? printed : code;
 }
 
 static int run(const plan_arguments *arguments)

@@ -11,6 +11,7 @@
 #define RVL_CLI_PLAN_PLAN_H
 
 #include "command.h"
+#include "document.h"
 #include "model_set.h"
 
 #define PLAN_NAME_BYTES 64
@@ -39,7 +40,7 @@ typedef struct plan_arguments {
     bool per_rank; /* each trace by itself: they are an axis "trace" */
     bool partial;
     bool sweep;
-    bool json;
+    option_document json;
     bool csv;
     bool answered;    /* help was asked for and printed: that is all */
     uint32_t threads; /* 0: one for each core */
@@ -207,12 +208,12 @@ void plan_ranks_leave(void);
 
 /* ---- print.c ---- */
 
-/* false: no memory. */
-bool plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count);
-bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
-                        const rvl_replay *replay);
+/* All return 0 or, having complained, the exit status. */
+int plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count);
+int plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
+                       const rvl_replay *replay);
 /* The same of the rank that binds, and what every rank allows. */
-bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
-                      size_t binding, const rvl_replay *replay);
+int plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
+                     size_t binding, const rvl_replay *replay);
 
 #endif

@@ -14,14 +14,19 @@
 
 static const char *const state_words[] = {"", "yes", "no", "refused", "failed"};
 
-static bool print_json(json_t *root)
+/* Takes root. */
+static int write_json(const plan_arguments *arguments, json_t *root)
 {
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-    if (text != NULL)
-        puts(text);
+    int status = document_write_text(&arguments->json, text);
     free(text);
     json_decref(root);
-    return text != NULL;
+    return status;
+}
+
+static int no_memory(void)
+{
+    return complain(EXIT_INTERNAL, "out of host memory");
 }
 
 static json_t *bytes_json(uint64_t bytes)
@@ -168,23 +173,29 @@ static json_t *verdict_json(const plan_arguments *arguments, const plan_outcome 
                      outcome->why);
 }
 
-bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
-                        const rvl_replay *replay)
+static void print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
+                          const rvl_replay *replay)
 {
-    if (arguments->json)
-        return print_json(verdict_json(arguments, outcome, replay));
     print_verdict(arguments, outcome);
     if (replay != NULL)
         print_binding(replay, outcome);
     else
         say("  %s\n", outcome->why);
-    return true;
+}
+
+int plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
+                       const rvl_replay *replay)
+{
+    if (!document_is_printed(&arguments->json))
+        print_largest(arguments, outcome, replay);
+    return arguments->json.wanted ? write_json(arguments, verdict_json(arguments, outcome, replay))
+                                  : 0;
 }
 
 /* ---- A trace a rank ---- */
 
-static bool print_ranks_json(const plan_arguments *arguments, const plan_outcome *outcomes,
-                             size_t count, size_t binding, const rvl_replay *replay)
+static json_t *ranks_json(const plan_arguments *arguments, const plan_outcome *outcomes,
+                          size_t count, size_t binding, const rvl_replay *replay)
 {
     json_t *root = verdict_json(arguments, &outcomes[binding], replay), *ranks = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -197,21 +208,19 @@ static bool print_ranks_json(const plan_arguments *arguments, const plan_outcome
         if (json_array_append_new(ranks, rank) != 0) {
             json_decref(ranks);
             json_decref(root);
-            return false;
+            return NULL;
         }
     }
     json_object_set_new(root, "binding_rank", json_integer((json_int_t)binding));
     json_object_set_new(root, "ranks", ranks);
-    return print_json(root);
+    return root;
 }
 
-bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
-                      size_t binding, const rvl_replay *replay)
+static bool print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
+                        size_t binding, const rvl_replay *replay)
 {
     static const char *const titles[] = {"rank", "trace", "largest", "traced", "fraction"};
     static const bool right[] = {true, false, true, true, true};
-    if (arguments->json)
-        return print_ranks_json(arguments, outcomes, count, binding, replay);
     table *rows = table_new(titles, right, 5);
     for (size_t i = 0; rows != NULL && i < count; i++) {
         char number[NUMBER_TEXT_BYTES], largest[SIZE_TEXT_BYTES], traced[SIZE_TEXT_BYTES];
@@ -232,6 +241,17 @@ bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outco
     say("  binds  rank %zu, %s\n", binding, arguments->traces[binding]);
     print_binding(replay, &outcomes[binding]);
     return true;
+}
+
+int plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
+                     size_t binding, const rvl_replay *replay)
+{
+    if (!document_is_printed(&arguments->json) &&
+        !print_ranks(arguments, outcomes, count, binding, replay))
+        return no_memory();
+    return arguments->json.wanted
+               ? write_json(arguments, ranks_json(arguments, outcomes, count, binding, replay))
+               : 0;
 }
 
 /* ---- A sweep as a table ---- */
@@ -368,20 +388,20 @@ static json_t *number_json(size_t number)
     return number != SIZE_MAX ? json_integer((json_int_t)number) : json_null();
 }
 
-static bool print_sweep_json(const plan_arguments *arguments, const plan_outcome *outcomes,
-                             size_t count)
+static json_t *sweep_json(const plan_arguments *arguments, const plan_outcome *outcomes,
+                          size_t count)
 {
     size_t cheapest = plan_cheapest(outcomes, count);
     json_t *cases = json_array();
     for (size_t i = 0; i < count; i++) {
         if (json_array_append_new(cases, case_json(arguments, i, &outcomes[i])) != 0) {
             json_decref(cases);
-            return false;
+            return NULL;
         }
     }
-    return print_json(json_pack(
-        "{s:i,s:o,s:o,s:o}", "schema", 1, "cases", cases, "cheapest", number_json(cheapest),
-        "nearest", number_json(cheapest != SIZE_MAX ? SIZE_MAX : plan_nearest(outcomes, count))));
+    return json_pack("{s:i,s:o,s:o,s:o}", "schema", 1, "cases", cases, "cheapest",
+                     number_json(cheapest), "nearest",
+                     number_json(cheapest != SIZE_MAX ? SIZE_MAX : plan_nearest(outcomes, count)));
 }
 
 /* ---- A sweep as CSV ---- */
@@ -439,12 +459,13 @@ static void print_csv(const plan_arguments *arguments, const plan_outcome *outco
         print_csv_row(arguments, i, &outcomes[i]);
 }
 
-bool plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count)
+int plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count)
 {
-    if (arguments->json)
-        return print_sweep_json(arguments, outcomes, count);
-    if (!arguments->csv)
-        return print_table(arguments, outcomes, count);
-    print_csv(arguments, outcomes, count);
-    return true;
+    bool printed = document_is_printed(&arguments->json);
+    if (arguments->csv)
+        print_csv(arguments, outcomes, count);
+    else if (!printed && !print_table(arguments, outcomes, count))
+        return no_memory();
+    return arguments->json.wanted ? write_json(arguments, sweep_json(arguments, outcomes, count))
+                                  : 0;
 }

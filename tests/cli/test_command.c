@@ -264,10 +264,10 @@ static void test_bad_usage(void **state)
     check_bad_usage("unknown option --devcie: did you mean --device?\n");
     RUN("replay", trace_path, "-json");
     check_bad_usage("unknown option -json: did you mean --json?\n");
-    RUN("replay", trace_path, "--json=1");
-    check_bad_usage("option --json takes no value: leave =1 out\n");
-    RUN("replay", trace_path, "--js=1");
-    check_bad_usage("option --json takes no value: leave =1 out\n");
+    RUN("replay", trace_path, "--partial=1");
+    check_bad_usage("option --partial takes no value: leave =1 out\n");
+    RUN("replay", trace_path, "--part=1");
+    check_bad_usage("option --partial takes no value: leave =1 out\n");
     RUN("replay", "--snapshot", "1", trace_path);
     check_bad_usage("option --snapshot is ambiguous: did you mean --snapshot-process or "
                     "--snapshot-device?\n");

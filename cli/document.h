@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A result as a document: JSON for programs, Markdown for comments on pull requests.
+ *
+ * `--json` prints it on the standard output, and nothing else. `--json=FILE` writes it to a file
+ * and prints the text for people, too, so that it does not mix with what a program prints.
+ */
+#ifndef RVL_CLI_DOCUMENT_H
+#define RVL_CLI_DOCUMENT_H
+
+#include <stdio.h>
+
+#include "options.h"
+
+/* As it was asked for. The field of an OPTION_DOCUMENT. */
+typedef struct option_document {
+    bool wanted;
+    const char *path; /* NULL: the standard output */
+} option_document;
+
+#define OPTION_OF_JSON(offset)                                                                     \
+    {                                                                                              \
+        .kind = OPTION_DOCUMENT, .name = "json", .value = "FILE", .optional = true,                \
+        .field = (offset), .usual = "text", .files = "json",                                       \
+        .help = "print JSON, schema 1; with =FILE, write it there and print the text, too",        \
+    }
+
+#define OPTION_OF_MARKDOWN(offset)                                                                 \
+    {                                                                                              \
+        .kind = OPTION_DOCUMENT, .name = "markdown", .value = "FILE", .optional = true,            \
+        .field = (offset), .usual = "text", .files = "md",                                         \
+        .help = "print Markdown, as for a comment on a pull request; with =FILE, write it there "  \
+                "and print the text, too",                                                         \
+    }
+
+/*
+ * Refuses two documents on the standard output, the ending of another format, and a file that
+ * cannot be begun: before the work, not after it. markdown may be NULL. Returns 0 or the exit
+ * status.
+ */
+int documents_check(const command_spec *command, const option_document *json,
+                    const option_document *markdown);
+
+/* Refuses documents that would replace a file that is read. Returns 0 or the exit status. */
+int documents_check_inputs(const option_document *json, const option_document *markdown,
+                           const char *const *paths, size_t path_count);
+
+/* Whether the standard output is a document's, so that no text is printed. */
+bool document_is_printed(const option_document *asked);
+
+/* Writes a document; false: no memory. What does not arrive shows at the stream. */
+typedef bool (*document_fn)(FILE *out, const void *user);
+
+/* Writes it where it was asked for, if it was. Returns 0 or, having complained, the exit status. */
+int document_write(const option_document *asked, document_fn write, const void *user);
+
+/* ---- replay.c ---- */
+
+/*
+ * A replay's result: the text for people, unless a document is printed instead, and the documents.
+ * Returns 0 or the exit status.
+ */
+int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
+                const option_document *json, const option_document *markdown);
+
+/* ---- document.c ---- */
+
+/* One that is a text, and ends in a line break. text NULL: no memory. */
+int document_write_text(const option_document *asked, const char *text);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "peaks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_name(const void *left, const void *right)
+{
+    const peak *a = left, *b = right;
+    int order = strcmp(a->stats.mark, b->stats.mark);
+    if (order != 0)
+        return order;
+    return a->stage < b->stage ? -1 : a->stage > b->stage;
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const peak *a = left, *b = right;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Stages of one name stand together. Returns how many names there are. */
+static size_t join_names(peak *list, size_t count)
+{
+    size_t names = 0;
+    for (size_t i = 0; i < count; i++) {
+        peak *last = names > 0 ? &list[names - 1] : NULL;
+        if (last == NULL || strcmp(last->stats.mark, list[i].stats.mark) != 0) {
+            list[names++] = list[i];
+            continue;
+        }
+        last->count += list[i].count;
+        last->over_budget = last->over_budget || list[i].over_budget;
+        if (list[i].stats.peak_bytes > last->stats.peak_bytes) {
+            last->stage = list[i].stage;
+            last->stats = list[i].stats;
+        }
+    }
+    return names;
+}
+
+static uint32_t count_of(const rvl_replay *replay, size_t device, uint32_t stage)
+{
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    bool many = rvl_replay_get_mark(replay, device, stage, &mark) == RVL_OK && mark.count > 1;
+    return many ? mark.count : 1;
+}
+
+static size_t read_device(const rvl_replay *replay, size_t index, uint32_t stage_count, peak *list)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < stage_count; i++) {
+        peak *each = &list[count];
+        *each = (peak){.device = index,
+                       .stage = i,
+                       .first = i,
+                       .count = count_of(replay, index, i),
+                       .stats = {.struct_size = sizeof each->stats}};
+        if (rvl_replay_get_stage(replay, index, i, &each->stats, &each->over_budget) == RVL_OK)
+            count++;
+    }
+    qsort(list, count, sizeof *list, by_name);
+    return join_names(list, count);
+}
+
+bool peaks_of(const rvl_replay *replay, peak **peaks_out, size_t *count_out)
+{
+    size_t room = 1, count = 0, devices = rvl_replay_device_count(replay);
+    rvl_replay_device device = {.struct_size = sizeof device};
+    for (size_t i = 0; i < devices; i++)
+        room += rvl_replay_get_device(replay, i, &device) == RVL_OK ? device.stage_count : 0;
+    peak *list = calloc(room, sizeof *list);
+    for (size_t i = 0; list != NULL && i < devices; i++) {
+        if (rvl_replay_get_device(replay, i, &device) == RVL_OK)
+            count += read_device(replay, i, device.stage_count, list + count);
+    }
+    if (list != NULL)
+        qsort(list, count, sizeof *list, by_place);
+    *peaks_out = list;
+    *count_out = count;
+    return list != NULL;
+}
