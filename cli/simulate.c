@@ -95,6 +95,7 @@ static bool set_environment(const simulation *what, const char *library, const c
            record_add_path("LD_AUDIT", library, false) && leave_room_for_threads() &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
+           setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
            unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */
            (what->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", what->nvtx, 1) == 0 &&
                                    setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));

@@ -19,7 +19,7 @@
 #include "core/sleep_group.h"
 
 #define RETRY_NS 2000000u
-#define ROOM_SPARE_BYTES (UINT64_C(32) << 20) /* beyond what NVML saw the process give back */
+#define ROOM_SPARE_BYTES (UINT64_C(64) << 20) /* beyond what the process was seen to give back */
 
 /* ---- Waiting ---- */
 
@@ -195,38 +195,51 @@ static bool stands_for_device(const rvli_sleepers *all, size_t index, int device
     return false;
 }
 
-/* For each device once: reads what is free now, or how much more that is than before. */
-static rvl_status read_room(rvli_sleepers *all, bool before)
+/* For each device once, ahead of the lock: what is free. */
+static rvl_status read_free_awake(rvli_sleepers *all)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < all->count; i++) {
         rvl_context *context = all->contexts[i];
         for (int device = 0; device < context->device_count && status == RVL_OK; device++) {
-            uint64_t free_bytes = 0, *held = &context->sleep.held_bytes[device];
-            if (!stands_for_device(all, i, device))
-                continue;
-            status = rvli_process_named(
-                context->ops.process_room(context->self, device, &free_bytes), "process_room");
-            *held = before ? free_bytes : free_bytes > *held ? free_bytes - *held : 0;
+            uint64_t total_bytes = 0, *held = &context->sleep.held_bytes[device];
+            if (stands_for_device(all, i, device))
+                status = rvli_process_named(
+                    context->ops.memory_info(context->self, device, held, &total_bytes),
+                    "memory_info");
         }
     }
     return status;
 }
 
+/* How much more that is now. Where it cannot be read a wake takes what it finds. */
+static void read_held(rvli_sleepers *all)
+{
+    rvl_error before = *rvli_error_get();
+    for (size_t i = 0; i < all->count; i++) {
+        rvl_context *context = all->contexts[i];
+        for (int device = 0; device < context->device_count; device++) {
+            uint64_t free_bytes = 0, *held = &context->sleep.held_bytes[device];
+            if (!stands_for_device(all, i, device))
+                continue;
+            rvl_status status = context->ops.process_room(context->self, device, &free_bytes);
+            *held = status == RVL_OK && free_bytes > *held ? free_bytes - *held : 0;
+        }
+    }
+    rvli_error_set(&before);
+}
+
 /* Locks and takes the process away; where that fails it is unlocked again. */
 static rvl_status take_off(rvli_sleepers *all, deadline until)
 {
-    rvl_status status =
-        RVLI_PROCESS(all, process_lock, (RVLI_PROCESS_SELF(all), timeout_ms(until)));
+    rvl_status status = read_free_awake(all);
+    if (status == RVL_OK)
+        status = RVLI_PROCESS(all, process_lock, (RVLI_PROCESS_SELF(all), timeout_ms(until)));
     if (status != RVL_OK)
         return status;
-    status = read_room(all, true);
-    if (status == RVL_OK)
-        status = RVLI_PROCESS(all, process_checkpoint, (RVLI_PROCESS_SELF(all)));
+    status = RVLI_PROCESS(all, process_checkpoint, (RVLI_PROCESS_SELF(all)));
     if (status == RVL_OK) {
-        rvl_error before = *rvli_error_get();
-        if (read_room(all, false) != RVL_OK)
-            rvli_error_set(&before); /* then a wake takes what it finds */
+        read_held(all);
         return RVL_OK;
     }
     rvl_error cause = *rvli_error_get();

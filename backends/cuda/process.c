@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/cuda/nvml.h"
+#include "backends/cuda/room.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -32,9 +32,10 @@ static rvl_status check_there(void)
 }
 
 /*
- * The process that shares events which are mapped here, 0: none. Events that are shared lie in files that are
- * named after their process, /dev/shm/cuda.shm.USER.PROCESS.NUMBER. Memory that is shared leaves no
- * trace in a process, whether it came by CUDA IPC or by a descriptor (measured, H100, driver 580).
+ * The process that shares events which are mapped here, 0: none. Events that are shared lie in
+ * files that are named after their process, /dev/shm/cuda.shm.USER.PROCESS.NUMBER. Memory that is
+ * shared leaves no trace in a process, whether it came by CUDA IPC or by a descriptor (measured,
+ * H100, driver 580).
  */
 static unsigned long find_foreign_events(void)
 {
@@ -69,14 +70,18 @@ static rvl_status refuse_events(unsigned long process)
     return rvli_error(RVL_ERR_BUSY, message);
 }
 
+/* It has been answered once, and asking takes a tenth of a second. */
+static _Atomic bool room_is_known;
+
 rvl_status rvli_cuda_op_process_check(void *self)
 {
     uint64_t unused = 0;
     rvl_status status = check_there();
-    if (status == RVL_OK)
+    if (status == RVL_OK && !atomic_load(&room_is_known))
         status = rvli_cuda_op_process_room(self, 0, &unused);
     if (status != RVL_OK)
         return status;
+    atomic_store(&room_is_known, true);
     unsigned long process = find_foreign_events();
     return process != 0 ? refuse_events(process) : RVL_OK;
 }
@@ -154,5 +159,5 @@ rvl_status rvli_cuda_op_process_room(void *self, int number, uint64_t *free_out)
     const rvli_cuda_instance *instance = self;
     if (number < 0 || number >= instance->device_count)
         return rvli_error(RVL_ERR_NO_DEVICE, "no such CUDA device in this context");
-    return rvli_nvml_free(instance->devices[number].bus_id, free_out);
+    return rvli_room_of(instance->devices[number].bus_id, free_out);
 }

@@ -9,8 +9,8 @@
  * On real devices the process sleeps as a whole, with all its contexts, and `context` may be any of
  * them or NULL. A simulated context sleeps by itself.
  *
- * A process that sleeps answers RVL_ERR_STATE to every call about its contexts. Its other calls of
- * CUDA wait in the driver until it wakes.
+ * A process that sleeps answers RVL_ERR_STATE to every call about its contexts. It must make no
+ * other call of CUDA: some wait until it wakes, and some end the process (docs/sleep.md).
  */
 #ifndef REVEILLE_SLEEP_H
 #define REVEILLE_SLEEP_H
@@ -39,7 +39,7 @@ typedef struct rvl_sleep_options {
  *
  * What could not come back is refused before anything is done: RVL_ERR_BUSY (memory of another
  * process is open here, a transition is prepared, a resume goes on, rvl_sleep_forbid()).
- * Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the driver has no process checkpoint, there is no NVML,
+ * Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the driver has no process checkpoint, there is no nvidia-smi,
  * managed memory); RVL_ERR_STATE (it sleeps already, or the call comes from a callback);
  * RVL_ERR_TIMEOUT; RVL_ERR_INVALID (NULL, and no context on real devices is open); what rvl_pause()
  * returns; RVL_ERR_IO (the driver: see the native code). Thread-safe. Since 0.1.

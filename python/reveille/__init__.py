@@ -13,6 +13,7 @@ them.
 DISTRIBUTION = "reveille-gpu"  # as package indexes have it
 
 from . import _c  # noqa: E402
+from ._asleep import asleep, sleep, wake
 from ._communicators import Communicator
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess
@@ -152,6 +153,7 @@ __all__ = [
     "Vetoed",
     "Wake",
     "add_communicator",
+    "asleep",
     "backup_of",
     "communicators",
     "configure_subprocess",
@@ -174,9 +176,11 @@ __all__ = [
     "resume",
     "set_disk_directory",
     "simulated",
+    "sleep",
     "stage",
     "stats",
     "step",
     "version",
     "wait",
+    "wake",
 ]

@@ -58,6 +58,9 @@ TAG_RETAIN_BACKUPS = 1
 PAUSE_DISCARD = 1
 RESUME_NO_RESTORE = 1
 RESUME_BY_PIECES = 2
+SLEEP_DISCARD = 1
+SLEEP_SHARED_EVENTS = 2
+WAKE_UP_PAUSED = 1
 SIM_OVERCOMMIT = 1
 REPLAY_PARTIAL = 1
 
@@ -302,6 +305,14 @@ class PauseOptions(Sized):
         ("streams", POINTER(c_void_p)),
         ("stream_count", c_size_t),
     ]
+
+
+class SleepOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("flags", c_uint64), ("timeout_ns", c_uint64)]
+
+
+class WakeUpOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("flags", c_uint64), ("timeout_ns", c_uint64)]
 
 
 class ResumeOptions(Sized):
@@ -558,6 +569,11 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
     "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),
+    "rvl_sleep": (c_int, [c_void_p, POINTER(SleepOptions)]),
+    "rvl_wake_up": (c_int, [c_void_p, POINTER(WakeUpOptions)]),
+    "rvl_context_is_asleep": (c_bool, [c_void_p]),
+    "rvl_sleep_forecast": (c_int, [c_void_p, POINTER(SleepOptions), POINTER(Forecast)]),
+    "rvl_wake_up_forecast": (c_int, [c_void_p, POINTER(WakeUpOptions), POINTER(Forecast)]),
     "rvl_stage": (c_int, [c_void_p, c_char_p]),
     "rvl_step": (c_int, [c_void_p]),
     "rvl_external_set": (c_int, [c_void_p, c_int, c_char_p, c_uint64]),
@@ -699,6 +715,11 @@ def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDL
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
     return library
+
+
+def opened_core_is_asleep() -> bool:
+    """Whether this process sleeps, as far as libreveille is in use here."""
+    return _core is not None and bool(_core.rvl_context_is_asleep(None))
 
 
 def core() -> ctypes.CDLL:

@@ -381,9 +381,18 @@ class Saver:
     # ---- Pausing and resuming ----
 
     def refuse_capture(self, what: str) -> None:
-        """Only the preload library sees captures by itself, those of all threads."""
+        """Only the preload library sees captures by itself, those of all threads.
+
+        A process that sleeps is refused here too: CUDA would not answer before it wakes.
+        """
+        self.refuse_asleep(what)
         if self._open_graphs or _current_stream_is_captured():
             raise Busy(f"a stream is being captured: end the capture before {what}()")
+
+    def refuse_asleep(self, what: str) -> None:
+        """Only where the C library is in use: this opens none."""
+        if _c.opened_core_is_asleep():
+            raise InvalidState(f"the process is asleep: call wake() before {what}()")
 
     def _move(self, function: str, tags: Sequence[str]) -> None:
         self.refuse_capture(function)

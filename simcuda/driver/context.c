@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/checkpoint.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/owed.h"
 #include "simcuda/driver/pool.h"
@@ -66,6 +67,7 @@ CUresult rvli_current_device(int *device_out)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!current()->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    rvli_checkpoint_wait();
     *device_out = current()->device;
     return CUDA_SUCCESS;
 }

@@ -92,6 +92,9 @@ bool rvli_range_on_device(const rvli_range *range);
 /* The range that an address lies in, copied. */
 bool rvli_range_find(uint64_t addr, rvli_range *range_out);
 
+/* Whether there is a range of a kind. */
+bool rvli_range_any(rvli_range_kind kind);
+
 /* Adds a range, and removes the one that begins at an address. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult rvli_range_add(const rvli_range *range);
 bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out);
@@ -135,6 +138,9 @@ CUresult rvli_result(rvl_status status);
 
 /* The device of what is mapped at an address; false: nothing is. */
 bool rvli_vmm_device(uint64_t addr, int *device_out);
+
+/* Whether memory of other processes is open by a file descriptor. */
+bool rvli_vmm_any_imported(void);
 
 /* ---- host.c ---- */
 

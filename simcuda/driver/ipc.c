@@ -193,6 +193,14 @@ static opened *find_addr(uint64_t addr)
     return there;
 }
 
+bool rvli_ipc_any_open(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool any = all != NULL;
+    pthread_mutex_unlock(&mutex);
+    return any;
+}
+
 void rvli_ipc_close(uint64_t addr)
 {
     pthread_mutex_lock(&mutex);

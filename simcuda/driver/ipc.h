@@ -8,6 +8,9 @@
 
 #include "simcuda/driver/driver.h"
 
+/* Whether memory of another process is open. */
+bool rvli_ipc_any_open(void);
+
 /* Closes what is opened at an address, however often it was. */
 void rvli_ipc_close(uint64_t addr);
 

@@ -12,6 +12,7 @@
 
 #include "base/addrmap.h"
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/checkpoint.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/contents.h"
 #include "simcuda/driver/graph_memory.h"
@@ -170,6 +171,17 @@ bool rvli_range_find(uint64_t addr, rvli_range *range_out)
         *range_out = *range;
     pthread_mutex_unlock(&mutex);
     return range != NULL;
+}
+
+bool rvli_range_any(rvli_range_kind kind)
+{
+    uint64_t at = 0;
+    pthread_mutex_lock(&mutex);
+    const rvli_range *each = ranges_begun ? rvli_addrmap_ceil(&ranges, 0, &at) : NULL;
+    while (each != NULL && each->kind != kind)
+        each = rvli_addrmap_ceil(&ranges, at + 1, &at);
+    pthread_mutex_unlock(&mutex);
+    return each != NULL;
 }
 
 static CUresult add_locked(const rvli_range *range)
@@ -486,6 +498,7 @@ static void forget(void)
         rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
     chunks = NULL;
     rvli_capture_forget();
+    rvli_checkpoint_forget();
     rvli_function_forget();
     rvli_graph_memory_forget();
     rvli_ipc_forget();

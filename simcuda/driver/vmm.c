@@ -21,6 +21,7 @@ typedef struct handle {
     unsigned mappings;
     CUmemAllocationHandleType exportable; /* CU_MEM_HANDLE_TYPE_NONE: not */
     bool shared;                          /* with other processes */
+    bool imported;                        /* another process has made it */
     uint64_t place;                       /* then that of its content */
 } handle;
 
@@ -346,6 +347,16 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
     return result;
 }
 
+bool rvli_vmm_any_imported(void)
+{
+    pthread_mutex_lock(&mutex);
+    const handle *each = handles;
+    while (each != NULL && !each->imported)
+        each = each->next;
+    pthread_mutex_unlock(&mutex);
+    return each != NULL;
+}
+
 /* ---- Other processes: by file descriptors (simcuda/machine/shared.h) ---- */
 
 /* Others see what is written from now on, wherever it is mapped. With the lock held. */
@@ -421,6 +432,7 @@ static CUresult import(uint64_t key, handle *made)
                      .machine_id = answer.id,
                      .owners = 1,
                      .shared = true,
+                     .imported = true,
                      .place = answer.place};
     return CUDA_SUCCESS;
 }

@@ -27,6 +27,7 @@ struct rvli_client {
     int file;
     pid_t pid;
     bool greeted;
+    bool away; /* off its devices: what it has there is paused */
     rvl_process process;
     uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
@@ -92,6 +93,10 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
                           rvli_wire_answer *answer);
 rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part);
 
+/* What the machine counts for them on a device. */
+rvl_status rvli_nccl_set(rvli_machine *machine, const rvli_client *client, int device,
+                         uint64_t bytes);
+
 /* What they have on a device. */
 uint64_t rvli_nccl_bytes(const rvli_client *client, int device);
 
@@ -100,6 +105,16 @@ void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);
 
 /* What the driver takes on a device for a process that uses it. */
 uint64_t rvli_driver_share_bytes(const rvl_profile *profile);
+
+/* What the driver has for so many contexts of a process on a device. */
+rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
+                                 uint32_t contexts);
+
+/* ---- away.c ---- */
+
+/* A process leaves its devices, or comes back. RVL_ERR_STATE: it is there already, or away;
+ * RVL_ERR_DEVICE_OOM: there is no room, and it stays away. */
+rvl_status rvli_away_set(rvli_machine *machine, rvli_client *client, bool away);
 
 /* Counts a read of what is not known. text: RVLI_WIRE_TEXT_BYTES. */
 void rvli_unknown_count(rvli_unknown_reads *reads, uint64_t bytes, const char *text);

@@ -36,8 +36,8 @@ uint64_t rvli_nccl_bytes(const rvli_client *client, int device)
     return bytes_of(&client->nccl[device]);
 }
 
-static rvl_status set_bytes(rvli_machine *machine, const rvli_client *client, int device,
-                            uint64_t bytes)
+rvl_status rvli_nccl_set(rvli_machine *machine, const rvli_client *client, int device,
+                         uint64_t bytes)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
     snprintf(cause, sizeof cause, "NCCL of %.200s", client->name);
@@ -53,7 +53,7 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
     after.communicators[part]++;
     after.code[part] = true;
     uint64_t left = 0, total = 0, wanted = bytes_of(&after) - bytes_of(&before);
-    rvl_status status = set_bytes(machine, client, device, bytes_of(&after));
+    rvl_status status = rvli_nccl_set(machine, client, device, bytes_of(&after));
     if (status == RVL_OK)
         client->nccl[device] = after;
     if (status == RVL_ERR_DEVICE_OOM) {
@@ -71,12 +71,12 @@ rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device
     if (part >= RVLI_WIRE_NCCL_PARTS || share->communicators[part] == 0)
         return RVL_ERR_STATE;
     share->communicators[part]--;
-    return set_bytes(machine, client, device, bytes_of(share));
+    return rvli_nccl_set(machine, client, device, bytes_of(share));
 }
 
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client)
 {
     for (int device = 0; device < machine->gpus; device++)
         if (client->nccl[device].code[RVLI_WIRE_NCCL_MADE])
-            (void)set_bytes(machine, client, device, 0);
+            (void)rvli_nccl_set(machine, client, device, 0);
 }

@@ -47,7 +47,7 @@ static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTE
 static bool has_context(const rvli_machine *machine, int device)
 {
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if (each->contexts[device] > 0)
+        if (each->contexts[device] > 0 && !each->away)
             return true;
     return false;
 }
@@ -123,8 +123,8 @@ static rvl_status describe(rvli_machine *machine, rvli_wire_answer *answer)
 }
 
 /* The driver has its share for so many contexts of a process on a device. */
-static rvl_status set_share(rvli_machine *machine, const rvli_client *client, int device,
-                            uint32_t contexts)
+rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
+                                 uint32_t contexts)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
     name_share(client, cause);
@@ -137,7 +137,7 @@ static rvl_status take_share(rvli_machine *machine, rvli_client *client, int dev
     uint64_t bytes = rvli_driver_share_bytes(&machine->profile);
     rvl_status status = settle_once(machine, device, true);
     if (status == RVL_OK)
-        status = set_share(machine, client, device, client->contexts[device] + 1);
+        status = rvli_driver_share_set(machine, client, device, client->contexts[device] + 1);
     if (status == RVL_OK)
         client->contexts[device]++;
     else
@@ -153,7 +153,7 @@ static void give_share(rvli_machine *machine, rvli_client *client, int device)
     if (device < 0 || device >= machine->gpus || client->contexts[device] == 0)
         return;
     client->contexts[device]--;
-    (void)set_share(machine, client, device, client->contexts[device]);
+    (void)rvli_driver_share_set(machine, client, device, client->contexts[device]);
     (void)settle_once(machine, device, has_context(machine, device));
 }
 
@@ -198,6 +198,15 @@ static void give_host(rvli_machine *machine, rvli_client *client, uint64_t bytes
         bytes = client->host_bytes;
     client->host_bytes -= bytes;
     machine->host_bytes -= bytes;
+}
+
+/* What comes once on a device goes with the last process there. */
+static rvl_status set_away(rvli_machine *machine, rvli_client *client, bool away)
+{
+    rvl_status status = rvli_away_set(machine, client, away);
+    for (int device = 0; device < machine->gpus; device++)
+        (void)settle_once(machine, device, has_context(machine, device));
+    return status;
 }
 
 static rvl_status give_contents(const rvli_machine *machine, int *file_out)
@@ -254,6 +263,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_deposits_take(machine, client, request, answer);
     case RVLI_WIRE_DONE:
         return rvli_deposits_done(machine, request, &answer->count);
+    case RVLI_WIRE_AWAY:
+        return set_away(machine, client, request->bytes != 0);
     case RVLI_WIRE_CONTEXT_GIVE:
     case RVLI_WIRE_REFUSED:
     case RVLI_WIRE_POOL:

@@ -20,12 +20,14 @@ static void count_bytes(rvli_machine *machine)
     for (rvli_client *client = machine->clients; client != NULL; client = client->next)
         for (int device = 0; device < machine->gpus; device++)
             client->seen_bytes[device] =
-                rvli_nccl_bytes(client, device) +
-                client->contexts[device] * rvli_driver_share_bytes(&machine->profile);
+                client->away
+                    ? 0
+                    : rvli_nccl_bytes(client, device) +
+                          client->contexts[device] * rvli_driver_share_bytes(&machine->profile);
     for (rvl_addr from = 0; rvl_allocation_next(machine->context, from, &each) == RVL_OK;
          from = each.addr + 1) {
         rvli_client *client = client_of(machine, each.process);
-        if (client != NULL)
+        if (client != NULL && !client->away)
             client->seen_bytes[each.device] += each.size_bytes;
     }
 }

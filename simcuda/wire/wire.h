@@ -89,6 +89,8 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */
     RVLI_WIRE_DONE,  /* bytes: a rank, or RVLI_WIRE_ALL -> RVL_OK: it has come, or never will.
                         RVL_ERR_BUSY, count: a rank that has not */
+
+    RVLI_WIRE_AWAY, /* bytes 1: the process leaves its devices, 0: it comes back (away.c) */
 } rvli_wire_kind;
 
 /* How a rank takes part in an operation. */
@@ -106,7 +108,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_DONE
+#define RVLI_WIRE_LAST RVLI_WIRE_AWAY
 
 typedef struct rvli_wire_request {
     uint32_t kind;

@@ -122,12 +122,12 @@ static void a_wake_that_finds_no_room_does_not_try(void **state)
     assert_int_equal(rvl_sleep(NULL, NULL), RVL_OK);
     assert_int_equal(c->ops.process_room(c->self, 0, &free_bytes), RVL_OK);
     assert_int_equal(free_bytes, 1 << 30);
-    /* What the driver holds, some to spare, and the weights: 64 + 32 + 4 MiB. */
-    assert_true(fake_take(0, 1024 * MIB - 99 * MIB));
+    /* What the driver holds, some to spare, and the weights: 64 + 64 + 4 MiB. */
+    assert_true(fake_take(0, 1024 * MIB - 131 * MIB));
     assert_int_equal(rvl_wake_up(NULL, NULL), RVL_ERR_DEVICE_OOM);
-    assert_int_equal(last_error().requested_bytes, 100 * MIB);
+    assert_int_equal(last_error().requested_bytes, 132 * MIB);
     check_steps(1, 1, 0, 0);
-    assert_true(fake_take(0, 1024 * MIB - 100 * MIB));
+    assert_true(fake_take(0, 1024 * MIB - 132 * MIB));
     assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
     assert_true(fake_take(0, 0));
     assert_int_equal(rvli_cuda.cuMemRelease(left), CUDA_SUCCESS);

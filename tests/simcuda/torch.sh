@@ -75,6 +75,9 @@ saver preload LD_PRELOAD="$build/libreveille-preload.so"
 PYTHON=$environment/bin/python SCALE=0.1 timeout 1200 "$build/cli/reveille" run --gpus 2 -- \
     bash "$source/tests/gpu_python/run.sh" "$source/build/torch_gpu_python" "$build"
 
+timeout 300 "$build/cli/reveille" run -- env PYTHON="$environment/bin/python" \
+    bash "$source/tests/gpu_python/asleep.sh" "$source/build/torch_asleep" "$build" 10 2
+
 for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
         "$source/tests/simcuda/torch_graphs.py"

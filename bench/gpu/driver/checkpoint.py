@@ -63,16 +63,17 @@ def step(name, pid=None, args=None):
     return {"call": name, "answer": answer, "s": round(time.perf_counter() - begin, 4)}
 
 
+class NvmlMemory(C.Structure):
+    _fields_ = [("total", C.c_ulonglong), ("free", C.c_ulonglong), ("used", C.c_ulonglong)]
+
+
 def used_mib():
-    said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True)
-    return int(said.stdout.split()[0])
-
-
-def held_mib(pid):
-    """What NVML says a process has."""
-    said = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                          capture_output=True, text=True).stdout
-    return said.strip()
+    """Of the card, by NVML without what it keeps for itself."""
+    nvml, card, memory = C.CDLL("libnvidia-ml.so.1"), P(), NvmlMemory()
+    assert nvml.nvmlInit_v2() == 0
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(0, C.byref(card)) == 0
+    assert nvml.nvmlDeviceGetMemoryInfo(card, C.byref(memory)) == 0
+    return memory.used >> 20
 
 
 def alloc(size):
@@ -191,19 +192,29 @@ def meanwhile():
     """What other threads' calls do while the process is locked, and while it is off the card."""
     current = context()
     for asleep in (False, True):
-        answers, threads = {}, {}
+        answers, threads, ready = {}, {}, threading.Event()
+
+        def go(name, call, inside):
+            if inside:
+                cuda.cuCtxSetCurrent(current)
+                ready.wait()
+            answers[name] = call()
+
+        for name, call in MEANWHILE.items():
+            name += ", with a context"
+            threads[name] = threading.Thread(target=go, args=(name, call, True), daemon=True)
+            threads[name].start()
+        time.sleep(0.2)
         tell(**step("Lock"))
         if asleep:
             tell(**step("Checkpoint"))
 
-        def go(name, call):
-            answers[name] = call()
-
         for name, call in MEANWHILE.items():
-            threads[name] = threading.Thread(target=go, args=(name, call), daemon=True)
+            threads[name] = threading.Thread(target=go, args=(name, call, False), daemon=True)
             threads[name].start()
+        ready.set()
         time.sleep(1.0)
-        tell(asleep=asleep, answered=dict(sorted(answers.items())), waits=sorted(set(MEANWHILE) - set(answers)))
+        tell(asleep=asleep, answered=dict(sorted(answers.items())), waits=sorted(set(threads) - set(answers)))
         seen = dict(answers)
         if asleep:
             tell(**step("Restore"))
@@ -211,6 +222,35 @@ def meanwhile():
         for thread in threads.values():
             thread.join(3)
         tell(asleep=asleep, afterwards={k: v for k, v in sorted(answers.items()) if k not in seen})
+
+
+def watch_alone(name, call):
+    """A child that makes one call with a context while it is off the card: it answers, waits or dies."""
+    child = os.fork()
+    if child == 0:
+        current = context()
+        for each in STEPS[:2]:
+            step(each)
+        answers = []
+
+        def go():
+            cuda.cuCtxSetCurrent(current)
+            answers.append(call())
+
+        threading.Thread(target=go, daemon=True).start()
+        time.sleep(0.5)
+        os._exit(100 if answers and answers[0] else 0 if answers else 99)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    tell(call=name, asleep={0: "answers 0", 99: "waits", 100: "answers an error"}.get(code, f"ends the process: {code}"))
+
+
+@case
+def one_by_one():
+    """What single calls do, with a context, while the process is off the card."""
+    for name in ("cuMemGetInfo", "cuMemAlloc", "cuCtxSynchronize", "cuStreamQuery", "cuStreamIsCapturing", "cuEventCreate", "cuMemHostAlloc",
+                 "cuPointerGetAttribute", "cuMemAddressReserve"):
+        watch_alone(name, MEANWHILE[name])
 
 
 @case
@@ -258,7 +298,9 @@ def full():
     other.wait()
     tell(free=True, **step("Restore"), state=state())
     tell(**step("Unlock"), state=state())
-    tell(reads=word(at))
+    if state() == 0:
+        tell(reads=word(at))
+    os._exit(0)  # a process that is lost would wait for its next call
 
 
 def take():
@@ -428,7 +470,7 @@ def contexts():
     assert cuda.cuMemAllocAsync(C.byref(at), SZ(1 << 25), stream) == 0
     assert cuda.cuStreamSynchronize(stream) == 0
     rows = [step(name) for name in STEPS]
-    tell(answers=[r["answer"] for r in rows], s=[r["s"] for r in rows], mib=used_mib(), holders=held_mib(os.getpid()))
+    tell(answers=[r["answer"] for r in rows], s=[r["s"] for r in rows], mib=used_mib())
 
 
 @case

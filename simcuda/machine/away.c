@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that are off their devices (simcuda/driver/checkpoint.c). Their allocations are paused
+ * in the machine's context, without content, since nobody's content is there; what the driver and
+ * NCCL hold for them goes and comes back.
+ */
+#include "reveille/transition.h"
+#include "simcuda/machine/internal.h"
+
+static rvl_status set_shares(rvli_machine *machine, rvli_client *client, bool there)
+{
+    rvl_status status = RVL_OK;
+    for (int device = 0; device < machine->gpus && status == RVL_OK; device++) {
+        status =
+            rvli_driver_share_set(machine, client, device, there ? client->contexts[device] : 0);
+        if (status == RVL_OK)
+            status =
+                rvli_nccl_set(machine, client, device, there ? rvli_nccl_bytes(client, device) : 0);
+    }
+    return status;
+}
+
+static rvl_status leave(rvli_machine *machine, rvli_client *client)
+{
+    const rvl_pause_options options = {
+        .struct_size = sizeof options, .flags = RVL_PAUSE_DISCARD, .process = client->process};
+    rvl_status status = rvl_pause(machine->context, NULL, 0, &options);
+    if (status != RVL_OK)
+        return status;
+    client->away = true;
+    return set_shares(machine, client, false);
+}
+
+static rvl_status come_back(rvli_machine *machine, rvli_client *client)
+{
+    const rvl_resume_options options = {
+        .struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE, .process = client->process};
+    client->away = false;
+    rvl_status status = set_shares(machine, client, true);
+    if (status == RVL_OK)
+        status = rvl_resume(machine->context, NULL, 0, &options);
+    if (status != RVL_OK) {
+        client->away = true;
+        (void)set_shares(machine, client, false);
+    }
+    return status;
+}
+
+rvl_status rvli_away_set(rvli_machine *machine, rvli_client *client, bool away)
+{
+    if (client->away == away)
+        return RVL_ERR_STATE;
+    return away ? leave(machine, client) : come_back(machine, client);
+}

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""sleep() and wake(): what is asked of the C library and in which order, and all ranks or none.
+
+The C library's own part is in tests/core/test_sleep.c and tests/cuda/test_cuda_sleep.c.
+"""
+
+import threading
+
+import pytest
+import reveille
+from reveille import _asleep, _c
+from reveille.errors import Busy, InvalidArgument, InvalidState, JobAborted, NotSupported
+
+
+class Store:
+    """What a job needs of one, for threads."""
+
+    def __init__(self):
+        self._values, self._changed = {}, threading.Condition()
+
+    def set(self, key, value):
+        with self._changed:
+            self._values[key] = value.encode() if isinstance(value, str) else value
+            self._changed.notify_all()
+
+    def get(self, key):
+        with self._changed:
+            self._changed.wait_for(lambda: key in self._values, 20)
+            return self._values[key]
+
+    def check(self, keys):
+        with self._changed:
+            return all(key in self._values for key in keys)
+
+    def add(self, key, count):
+        with self._changed:
+            value = int(self._values.get(key, b"0")) + count
+            self._values[key] = str(value).encode()
+            self._changed.notify_all()
+            return value
+
+    def compare_set(self, key, expected, desired):
+        with self._changed:
+            if self._values.get(key, b"") == expected.encode():
+                self._values[key] = desired.encode()
+                self._changed.notify_all()
+            return self._values.get(key, expected.encode())
+
+    def delete_key(self, key):
+        with self._changed:
+            return self._values.pop(key, None) is not None
+
+    def wait(self, keys, *_timeout):
+        for key in keys:
+            self.get(key)
+
+
+class Ranks:
+    """One libreveille a thread: what it was asked, and what of that fails."""
+
+    def __init__(self, monkeypatch, fails=None):
+        self.fails, self.own = fails or {}, threading.local()
+        monkeypatch.setattr(_asleep, "_call", self.call)
+        monkeypatch.setattr(_asleep, "asleep", lambda: getattr(self.own, "asleep", False))
+        monkeypatch.setattr(_asleep.SAVER, "refuse_capture", lambda what: None)
+        self.calls = {}
+
+    def call(self, function, *_arguments):
+        rank = getattr(self.own, "rank", 0)
+        self.calls.setdefault(rank, []).append(function)
+        if (rank, function) in self.fails:
+            raise self.fails[rank, function]
+        if function in ("rvl_sleep", "rvl_wake_up"):
+            self.own.asleep = function == "rvl_sleep"
+
+    def run(self, size, work):
+        store, raised = Store(), {}
+
+        def go(rank):
+            self.own.rank = rank
+            try:
+                work(reveille.Job(store, rank, size), rank)
+            except Exception as error:
+                raised[rank] = error
+
+        threads = [threading.Thread(target=go, args=(rank,)) for rank in range(size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        return raised
+
+
+def test_it_looks_before_it_sleeps(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    reveille.sleep()
+    assert ranks.calls[0] == ["rvl_sleep_forecast", "rvl_sleep"]
+    reveille.wake()
+    assert ranks.calls[0][2:] == ["rvl_wake_up_forecast", "rvl_wake_up"]
+
+
+def test_what_looking_refuses_is_not_tried(monkeypatch):
+    ranks = Ranks(monkeypatch, {(0, "rvl_sleep_forecast"): Busy("memory of process 7 is open")})
+    with pytest.raises(Busy, match="memory of process 7"):
+        reveille.sleep()
+    assert ranks.calls[0] == ["rvl_sleep_forecast"]
+    with pytest.raises(InvalidState, match="awake already"):
+        reveille.wake()
+
+
+def test_all_ranks_sleep(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    assert ranks.run(3, lambda job, rank: reveille.sleep(group=job, group_timeout=20)) == {}
+    assert all(calls == ["rvl_sleep_forecast", "rvl_sleep"] for calls in ranks.calls.values())
+
+
+def test_a_rank_that_cannot_keeps_all_awake(monkeypatch):
+    why = NotSupported("the CUDA driver has no process checkpoint")
+    ranks = Ranks(monkeypatch, {(1, "rvl_sleep_forecast"): why})
+    raised = ranks.run(3, lambda job, rank: reveille.sleep(group=job, group_timeout=20))
+    assert sorted(raised) == [0, 1, 2]
+    assert all(isinstance(each, JobAborted) and each.rank == 1 for each in raised.values())
+    assert "no process checkpoint" in str(raised[0])
+    assert all("rvl_sleep" not in calls for calls in ranks.calls.values())
+
+
+def test_a_rank_that_fails_later_wakes_the_others(monkeypatch):
+    ranks = Ranks(monkeypatch, {(2, "rvl_sleep"): NotSupported("managed memory")})
+    raised = ranks.run(3, lambda job, rank: reveille.sleep(group=job, group_timeout=20))
+    assert sorted(raised) == [0, 1, 2]
+    assert all("managed memory" in str(each) for each in raised.values())
+    for rank in (0, 1):
+        slept = ranks.calls[rank].count("rvl_sleep")
+        assert ranks.calls[rank].count("rvl_wake_up") == slept
+
+
+def test_communicators_forbid_it(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (object(),))
+    with pytest.raises(NotSupported, match="destroy them first"):
+        reveille.sleep()
+    assert ranks.calls == {}
+
+
+def test_wrong_timeouts_are_refused(monkeypatch):
+    Ranks(monkeypatch)
+    with pytest.raises(InvalidArgument):
+        reveille.sleep(timeout=-1)
+
+
+def test_a_process_without_the_library_is_awake():
+    assert not _c.opened_core_is_asleep() or reveille.asleep()
