@@ -16,7 +16,7 @@
 bool verdict_read_headroom(const char *text, option_headroom *headroom_out)
 {
     size_t length = strlen(text);
-    option_headroom headroom = {.flag = RVL_REPLAY_HEADROOM_BYTES};
+    option_headroom headroom = {.flag = RVL_REPLAY_HEADROOM_BYTES, .text = text};
     if (length == 0 || text[length - 1] != '%') {
         if (strcmp(text, "0") != 0 && rvl_size_parse(text, &headroom.bytes) != RVL_OK)
             return false;

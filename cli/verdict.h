@@ -11,6 +11,7 @@ typedef struct option_headroom {
     uint64_t flag; /* RVL_REPLAY_HEADROOM_*; 0: the usual one */
     uint64_t bytes;
     double percent;
+    const char *text; /* as it was given; NULL: it was not */
 } option_headroom;
 
 /* "3%", "2GiB" or "0". false: none of them. */

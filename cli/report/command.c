@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report/report.h"
+#include "cli/verdict.h"
 
 typedef struct arguments {
     rvl_replay_options options;
@@ -29,6 +30,7 @@ typedef struct arguments {
     const char *chrome;
     uint32_t index;
     chart_axis axis;
+    option_headroom headroom;
 } arguments;
 
 static int add_against(const command_spec *command, const option_spec *option, char *value,
@@ -95,6 +97,7 @@ const command_spec report_spec = {
              .field = FIELD(axis)},
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
             OPTION_OF_WAKE(FIELD(options.wake)),
+            OPTION_OF_HEADROOM(FIELD(headroom)),
             OPTION_OF_CONDUCTOR(FIELD(options.conductor)),
             OPTION_OF_SNAPSHOT_PROCESS(FIELD(options.snapshot_process)),
             OPTION_OF_SNAPSHOT_DEVICE(FIELD(options.snapshot_device)),
@@ -208,6 +211,7 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     }
     parsed->paths = (const char *const *)(argv + line.first);
     parsed->path_count = (size_t)(argc - line.first);
+    verdict_ask(&parsed->headroom, &parsed->options);
     parsed->against_woken = options_given(&report_spec, &line, "against-wake");
     *status_out = check_arguments(parsed, &line);
     return *status_out == 0;
@@ -248,7 +252,8 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
     rvl_status status = rvl_replay_run(paths, path_count, &options, &run->replay);
     progress_end();
     if (status == RVL_OK) {
-        const remedy_question asked = {paths, path_count, &parsed->options, wake};
+        const remedy_question asked = {paths, path_count, &parsed->options, wake,
+                                       parsed->headroom.text};
         run->remedy = remedy_text(&asked, run);
         run->snapshot_process = options.snapshot_process;
         return parsed->html != NULL ? tensors_read(paths, path_count, &run->tensors) : 0;
@@ -318,6 +323,9 @@ static int show(const report_run *runs, size_t count)
             ok = write_terminal(stdout, &runs[i], d, terminal_columns(), wants_colour(),
                                 knows_utf8());
         }
+        rvl_verdict verdict;
+        if (ok && run_has_verdict(&runs[i], &verdict))
+            ok = verdict_print(runs[i].replay);
     }
     for (size_t d = 0; ok && count > 1 && has_device(runs, d); d++)
         ok = print_differences(&runs[0], &runs[1], d);

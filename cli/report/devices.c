@@ -16,7 +16,7 @@ bool report_device_get(const report_run *run, size_t index, report_device *devic
         rvl_replay_get_device(run->replay, index, &replayed) != RVL_OK)
         return false;
     device_out->named = !(replayed.flags & RVL_REPLAY_DEVICE_ASSUMED);
-    device_out->fits = replayed.fits;
+    device_out->fits = replayed.peak_bytes <= replayed.capacity_bytes;
     device_out->doubt_bytes = replayed.capacity_doubt_bytes;
     device_out->most_sampled_bytes = samples_most_bytes(&run->samples, device_out->of.device);
     if (!device_out->named) {
@@ -37,7 +37,7 @@ char *device_text(const report_device *device)
                : NULL;
 }
 
-char *verdict_text(const report_device *device)
+char *room_text(const report_device *device)
 {
     uint64_t peak_bytes = device->of.peak_bytes, capacity_bytes = device->of.capacity_bytes;
     char size[SIZE_TEXT_BYTES], *text = NULL;
@@ -45,15 +45,20 @@ char *verdict_text(const report_device *device)
         return strdup("give --device to see whether it fits");
     int made;
     if (peak_bytes > capacity_bytes)
-        made = asprintf(&text, "does not fit, %s too much",
-                        format_size(peak_bytes - capacity_bytes, size));
+        made = asprintf(&text, "%s too much", format_size(peak_bytes - capacity_bytes, size));
     else
-        made = asprintf(&text, "%s, %s to spare%s", device->fits ? "fits" : "does not fit",
-                        format_size(capacity_bytes - peak_bytes, size),
-                        device->fits && capacity_bytes - peak_bytes < device->doubt_bytes
-                            ? ", which is in doubt"
-                            : "");
+        made = asprintf(&text, "%s to spare%s", format_size(capacity_bytes - peak_bytes, size),
+                        capacity_bytes - peak_bytes < device->doubt_bytes ? ", which is in doubt"
+                                                                          : "");
     return made >= 0 ? text : NULL;
+}
+
+bool run_has_verdict(const report_run *run, rvl_verdict *verdict_out)
+{
+    report_device device;
+    *verdict_out = (rvl_verdict){.struct_size = sizeof *verdict_out};
+    return report_device_get(run, 0, &device) && device.named &&
+           rvl_replay_get_verdict(run->replay, verdict_out) == RVL_OK;
 }
 
 uint64_t chart_top_bytes(const report_device *device)

@@ -222,7 +222,11 @@ static bool write_run(FILE *out, const report_run *run)
 {
     fprintf(out, "{\"end_ns\":%" PRIu64 ",\"events\":%" PRIu64, chart_end_ns(run->timeline),
             rvl_replay_event_count(run->replay, NULL));
-    bool ok = write_key(out, "label", run->label) && write_key(out, "remedy", run->remedy);
+    rvl_verdict verdict;
+    bool known = run_has_verdict(run, &verdict);
+    bool ok = write_key(out, "label", run->label) && write_key(out, "remedy", run->remedy) &&
+              write_key(out, "verdict", known ? verdict.text : NULL) &&
+              write_key(out, "verdict_kind", known ? rvl_verdict_keyword(verdict.kind) : NULL);
     fputs(",\"devices\":[", out);
     for (size_t i = 0; ok && i < rvl_timeline_device_count(run->timeline); i++)
         ok = write_device(out, run, i);

@@ -20,7 +20,8 @@ static bool find_device(const report_run *run, rvl_replay_device *device_out, si
 {
     for (size_t i = 0; i < rvl_replay_device_count(run->replay); i++) {
         *device_out = (rvl_replay_device){.struct_size = sizeof *device_out};
-        if (rvl_replay_get_device(run->replay, i, device_out) == RVL_OK && !device_out->fits &&
+        if (rvl_replay_get_device(run->replay, i, device_out) == RVL_OK &&
+            device_out->peak_bytes > device_out->capacity_bytes &&
             !(device_out->flags & RVL_REPLAY_DEVICE_ASSUMED)) {
             *index_out = i;
             return true;
@@ -74,6 +75,7 @@ static char **plan_words(const remedy_question *asked, const char *tag, int *cou
         {"--device", options->device},
         {"--wake", asked->wake == RVL_WAKE_TOGETHER ? "together" : "staged"},
         {"--conductor", options->conductor},
+        {"--headroom", asked->headroom},
         {"--snapshot-process", options->snapshot_process},
         {options->flags & RVL_REPLAY_PARTIAL ? "--partial" : NULL, ""},
     };

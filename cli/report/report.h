@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "reveille/replay.h"
+#include "reveille/verdict.h"
 #include "cli/command.h"
 
 /* Charts draw as many holders as there are colours, and all others as one. */
@@ -84,7 +85,7 @@ typedef struct report_device {
     rvl_timeline_device of; /* what the timeline says */
     uint64_t most_sampled_bytes;
     bool named;
-    bool fits;
+    bool fits;            /* its peak does */
     uint64_t doubt_bytes; /* programs may get so much less than the capacity */
 } report_device;
 
@@ -93,9 +94,11 @@ bool report_device_get(const report_run *run, size_t index, report_device *devic
 /* "h200, 139.8 GiB", "given by size, 80.0 GiB"; the caller frees it. NULL: no memory. */
 char *device_text(const report_device *device);
 
-/* "fits, 7.5 GiB to spare", "does not fit, 52.9 GiB too much"; the caller frees it. NULL: no
- * memory. */
-char *verdict_text(const report_device *device);
+/* "7.5 GiB to spare", "52.9 GiB too much"; the caller frees it. NULL: no memory. */
+char *room_text(const report_device *device);
+
+/* What the run comes to. false: nobody has named its devices. */
+bool run_has_verdict(const report_run *run, rvl_verdict *verdict_out);
 
 /* What the upper edge of a chart stands for at least: the peak, and the capacity if that is not
  * far. */
@@ -205,6 +208,7 @@ typedef struct remedy_question {
     size_t path_count;
     const rvl_replay_options *options;
     rvl_wake wake;
+    const char *headroom; /* as it was given; NULL: it was not */
 } remedy_question;
 
 /*

@@ -399,17 +399,17 @@ static const char style_text[] =
     "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
     "</pattern></defs>\n";
 
-/* "step.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB: fits, 7.5 GiB to spare" */
+/* "step.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB, 7.5 GiB to spare" */
 static char *title_of(const report_run *run, const report_device *device)
 {
     char peak[SIZE_TEXT_BYTES], *title = NULL;
-    char *name = device_text(device), *verdict = verdict_text(device);
-    if (name != NULL && verdict != NULL &&
-        asprintf(&title, "%s: device %d, %s; peak %s: %s", run->label, device->of.device, name,
-                 format_size(device->of.peak_bytes, peak), verdict) < 0)
+    char *name = device_text(device), *room = room_text(device);
+    if (name != NULL && room != NULL &&
+        asprintf(&title, "%s: device %d, %s; peak %s, %s", run->label, device->of.device, name,
+                 format_size(device->of.peak_bytes, peak), room) < 0)
         title = NULL;
     free(name);
-    free(verdict);
+    free(room);
     return title;
 }
 
@@ -420,7 +420,21 @@ static bool has_remedy(const report_run *run, size_t index)
            !device.fits;
 }
 
-/* A line for each run that has the device, and one for what would make it fit. */
+static bool has_verdict(const report_run *run)
+{
+    rvl_verdict verdict;
+    return run != NULL && run_has_verdict(run, &verdict);
+}
+
+/* A line below a title, and the place of the next. false: no memory. */
+static bool draw_subtitle(FILE *out, double *y, const char *text)
+{
+    bool ok = draw_text(out, LEFT, *y, "class=\"legend\"", text);
+    *y += TITLE_HEIGHT;
+    return ok;
+}
+
+/* A line for each run that has the device, its verdict, and what would make it fit. */
 static bool draw_titles(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
     const report_run *const runs[] = {run, against};
@@ -434,10 +448,11 @@ static bool draw_titles(FILE *out, const report_run *run, const report_run *agai
         ok = title != NULL && draw_text(out, LEFT, y, "class=\"title\"", title);
         free(title);
         y += TITLE_HEIGHT;
-        if (ok && has_remedy(runs[i], index)) {
-            ok = draw_text(out, LEFT, y, "class=\"legend\"", runs[i]->remedy);
-            y += TITLE_HEIGHT;
-        }
+        rvl_verdict verdict;
+        if (ok && run_has_verdict(runs[i], &verdict))
+            ok = draw_subtitle(out, &y, verdict.text);
+        if (ok && has_remedy(runs[i], index))
+            ok = draw_subtitle(out, &y, runs[i]->remedy);
     }
     return ok;
 }
@@ -602,7 +617,8 @@ static bool has_device(const report_run *run, size_t index)
 /* Lines below the first. */
 static int title_lines(const report_run *run, const report_run *against, size_t index)
 {
-    return (against != NULL && has_device(against, index)) + has_remedy(run, index) +
+    bool both = against != NULL && has_device(against, index);
+    return both + has_verdict(run) + (both && has_verdict(against)) + has_remedy(run, index) +
            has_remedy(against, index);
 }
 

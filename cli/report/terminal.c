@@ -296,18 +296,18 @@ static bool print_heading(const screen *shown, const report_device *device)
     char peak[SIZE_TEXT_BYTES], paused[SIZE_TEXT_BYTES];
     uint64_t paused_bytes;
     char *text = device_text(device), *name = text != NULL ? printable(text) : NULL;
-    char *verdict = verdict_text(device);
-    bool ok = name != NULL && verdict != NULL &&
+    char *room = room_text(device);
+    bool ok = name != NULL && room != NULL &&
               most_paused(shown->run->timeline, shown->device, &paused_bytes);
     if (ok)
         fprintf(shown->out, "device %d: %s; peak %s at %.3f s%s%s; %s\n", device->of.device, name,
                 format_size(device->of.peak_bytes, peak),
                 (double)device->of.peak_ns / NS_PER_SECOND,
                 paused_bytes > 0 ? "; paused at most " : "",
-                paused_bytes > 0 ? format_size(paused_bytes, paused) : "", verdict);
+                paused_bytes > 0 ? format_size(paused_bytes, paused) : "", room);
     free(text);
     free(name);
-    free(verdict);
+    free(room);
     return ok;
 }
 

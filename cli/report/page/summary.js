@@ -39,20 +39,21 @@ function showLegend() {
     at('legend').replaceChildren(...entries);
 }
 
-function verdictText(device) {
+/* What a device has left at its peak. */
+function roomText(device) {
     const { capacity_bytes: capacity, peak_bytes: peak } = device;
     if (!isNamed(device)) return 'give --device to see whether it fits';
-    if (peak > capacity) return `does not fit, ${sizeText(peak - capacity)} too much`;
-    return `${device.fits ? 'fits' : 'does not fit'}, ${sizeText(capacity - peak)} to spare`;
+    return peak > capacity ? `${sizeText(peak - capacity)} too much` : `${sizeText(capacity - peak)} to spare`;
 }
 
-/* A line for each run: device, peak, verdict. That which is shown comes first. */
+/* A line for each run: verdict, peak, device. That which is shown comes first. */
 function summaryOf(each, device) {
     const line = element('p'), stage = stageOf(device, device.peak_ns);
-    const verdict = element('strong', verdictText(device), isNamed(device) && !device.fits ? 'bad' : 'good');
+    const bad = each.verdict && !['fits', 'tight', 'survived refusals', 'no refusals recorded'].includes(each.verdict_kind);
     const remedy = each.remedy && isNamed(device) && !device.fits ? `; ${each.remedy}` : '';
-    line.append(`${each.label}: `, verdict, `${remedy}. Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
-        `; device ${device.device}, ${deviceText(device)}; ${counted(each.events, 'event', 'events')}`);
+    line.append(`${each.label}: `, ...(each.verdict ? [element('strong', each.verdict, bad ? 'bad' : 'good'), `${remedy}. `] : []),
+        `Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
+        `, ${roomText(device)}; device ${device.device}, ${deviceText(device)}; ${counted(each.events, 'event', 'events')}`);
     return line;
 }
 

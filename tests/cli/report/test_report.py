@@ -118,9 +118,11 @@ class Report(unittest.TestCase):
         """Both verdicts, and who has more when: in the picture and in the terminal."""
         root = xml.fromstring(self.good(STEP, "--svg", "-", "--against-wake", "together"))
         texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
-        self.assertIn("qwen2.5-32b-tp2-h200.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB: fits, 7.5 GiB to spare", texts)
-        self.assertIn("qwen2.5-32b-tp2-h200.rvt, woken together: device 0, h200, 139.8 GiB; peak 192.7 GiB: does not fit, "
+        self.assertIn("qwen2.5-32b-tp2-h200.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB, 7.5 GiB to spare", texts)
+        self.assertIn("fits, with 7.5 GiB to spare", texts)
+        self.assertIn("qwen2.5-32b-tp2-h200.rvt, woken together: device 0, h200, 139.8 GiB; peak 192.7 GiB, "
                       "52.9 GiB too much", texts)
+        self.assertIn("out of memory: trainer/training_copy asked for 270.0 MiB of device 0 with 171.9 MiB free, in training_copy_loaded", texts)
         self.assertIn("difference to qwen2.5-32b-tp2-h200.rvt, woken together: at most 0 B more, 94.8 GiB less", texts)
         areas = [(p.get("fill"), re.findall(r"H([\d.]+)V([\d.]+)", p.get("d"))) for p in root.iter(SVG + "path")
                  if p.get("class") == "difference"]
@@ -323,7 +325,8 @@ class Report(unittest.TestCase):
     def test_terminal(self):
         lines = self.good(STEP, env={"COLUMNS": "100"}).decode().split("\n")
         self.assertEqual(lines[0], "device 0: h200, 139.8 GiB; peak 132.3 GiB at 5.001 s; "
-                                   "paused at most 125.5 GiB; fits, 7.5 GiB to spare")
+                                   "paused at most 125.5 GiB; 7.5 GiB to spare")
+        self.assertEqual(lines[-2:], ["fits, with 7.5 GiB to spare", ""])
         self.assertTrue(lines[1].startswith(" 139.8 GiB ╌"))
         self.assertEqual({len(line) for line in lines[1:17]}, {100})
         self.assertIn("|weights_awake", lines[17])
