@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "hooks/captures.h"
+#include "hooks/ipc/foreign.h"
 #include "hooks/ipc/ipc.h"
 #include "hooks/message.h"
 #include "hooks/record/recorder.h"
@@ -37,6 +38,8 @@
        int *error_out),                                                                            \
       (handle, device_of, addr_out, error_out))                                                    \
     X(bool, ipc_close, (uint64_t addr, int *error_out), (addr, error_out))                         \
+    V(foreign_open, (uint64_t key), (key))                                                         \
+    V(foreign_close, (uint64_t key), (key))                                                        \
     X(bool, recorder_on, (void), ())                                                               \
     X(rvl_status, recorder_start, (const rvli_recorder_options *options), (options))               \
     X(bool, recorder_try_close, (void), ())                                                        \

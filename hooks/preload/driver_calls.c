@@ -9,6 +9,7 @@
 #include <cuda.h>
 
 #include "hooks/captures.h"
+#include "hooks/ipc/foreign.h"
 #include "hooks/ipc/ipc.h"
 #include "hooks/shim/name_table.h"
 #include "hooks/preload/growth.h"
@@ -114,6 +115,9 @@
       0, 0)                                                                                        \
     X(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, false, (CUdeviceptr addr), IPC_CLOSE,      \
       (addr), 0, 0)                                                                                \
+    X(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, false,              \
+      (CUmemGenericAllocationHandle * out, void *file, CUmemAllocationHandleType type), IMPORT,    \
+      (out, file, type), 0, 0)                                                                     \
     X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, false,                               \
       (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
     X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, true,                           \
@@ -209,7 +213,10 @@ static int device_of(const CUmemAllocationProp *properties)
 #define DO_CREATE(symbol, call, bytes, device)                                                     \
     AROUND_ALLOC(symbol, RVLI_SEEN_CREATE, call, bytes, device)
 #define DO_FREE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_FREE, call)
-#define DO_RELEASE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_RELEASE, call)
+#define DO_RELEASE(symbol, call, bytes, device)                                                    \
+    AROUND_FREE(symbol, RVLI_SEEN_RELEASE, call);                                                  \
+    if (result == CUDA_SUCCESS)                                                                    \
+    rvli_foreign_close(id)
 #define DO_RETAIN(symbol, call, bytes, device)                                                     \
     uint64_t before_bytes = rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, number);               \
     CUresult result = call;                                                                        \
@@ -251,10 +258,19 @@ static int device_of(const CUmemAllocationProp *properties)
                                              rvli_region_current_device, &addr, &error);           \
     CUresult result = ours ? (CUresult)error : call;                                               \
     if (ours && result == CUDA_SUCCESS)                                                            \
-    *out = addr
+        *out = addr;                                                                               \
+    else if (result == CUDA_SUCCESS && out != NULL)                                                \
+    rvli_foreign_open(*out)
 #define DO_IPC_CLOSE(symbol, call, bytes, device)                                                  \
     int error;                                                                                     \
-    CUresult result = rvli_ipc_close(addr, &error) ? (CUresult)error : call
+    bool ours = rvli_ipc_close(addr, &error);                                                      \
+    CUresult result = ours ? (CUresult)error : call;                                               \
+    if (!ours && result == CUDA_SUCCESS)                                                           \
+    rvli_foreign_close(addr)
+#define DO_IMPORT(symbol, call, bytes, device)                                                     \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && out != NULL)                                                     \
+    rvli_foreign_open(*out)
 #define DO_LOOK_UP(symbol, call, bytes, device)                                                    \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS && out != NULL)                                                     \

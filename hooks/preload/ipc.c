@@ -3,6 +3,7 @@
  * Memory that processes share, by the CUDA runtime: Reveille's own is passed over a socket of ours
  * (hooks/ipc/ipc.h), everything else is passed on.
  */
+#include "hooks/ipc/foreign.h"
 #include "hooks/ipc/ipc.h"
 #include "hooks/preload/runtime_calls.h"
 
@@ -35,7 +36,10 @@ int cudaIpcOpenMemHandle(void **pointer, rvli_ipc_handle handle, unsigned flags)
         return error;
     }
     rvli_runtime_cudaIpcOpenMemHandle next = RVLI_RUNTIME(cudaIpcOpenMemHandle);
-    return next != NULL ? next(pointer, handle, flags) : ABSENT;
+    int result = next != NULL ? next(pointer, handle, flags) : ABSENT;
+    if (result == RVLI_CUDA_SUCCESS && pointer != NULL)
+        rvli_foreign_open((uintptr_t)*pointer);
+    return result;
 }
 
 int cudaIpcCloseMemHandle(void *pointer)
@@ -44,5 +48,8 @@ int cudaIpcCloseMemHandle(void *pointer)
     if (rvli_ipc_close((uintptr_t)pointer, &error))
         return error;
     rvli_runtime_cudaIpcCloseMemHandle next = RVLI_RUNTIME(cudaIpcCloseMemHandle);
-    return next != NULL ? next(pointer) : ABSENT;
+    int result = next != NULL ? next(pointer) : ABSENT;
+    if (result == RVLI_CUDA_SUCCESS)
+        rvli_foreign_close((uintptr_t)pointer);
+    return result;
 }

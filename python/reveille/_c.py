@@ -17,6 +17,7 @@ from ctypes import (
     c_bool,
     c_char,
     c_char_p,
+    c_double,
     c_int,
     c_int64,
     c_size_t,
@@ -494,6 +495,8 @@ class ReplayOptions(Sized):
         ("filter", c_void_p),
         ("filter_user", c_void_p),
         ("event_size", c_size_t),
+        ("headroom_bytes", c_uint64),
+        ("headroom_percent", c_double),
     ]
 
 
