@@ -31,13 +31,14 @@ int command_model(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_compare(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_manual(int argc, char **argv);
 
 /* Their tables. */
 extern const struct command_spec replay_spec, record_spec, run_spec, fit_spec, report_spec,
     devices_spec, calibrate_spec, store_spec, model_spec, snapshot_spec, plan_spec, check_spec,
-    completion_spec, manual_spec;
+    compare_spec, completion_spec, manual_spec;
 
 /*
  * "reveille: MESSAGE" on stderr, made harmless (base/shown.h). With EXIT_INTERNAL a line follows
