@@ -59,10 +59,15 @@ static void allocate(const work *w, const char *name, uint64_t *addrs_out)
     need(t->addrs != NULL && t->blocks != NULL, "host memory");
     for (size_t i = 0; i < w->count; i++) {
         cuda_need(cuda.cuMemAddressReserve(&t->addrs[i], w->size, 0, 0, 0), "reserve");
-        cuda_need(cuda.cuMemCreate(&t->blocks[i], w->size, &properties, 0), "create");
+        if (spare != NULL) /* the first tag is paused: two of them need no more than one */
+            t->blocks[i] = spare[i];
+        else
+            cuda_need(cuda.cuMemCreate(&t->blocks[i], w->size, &properties, 0), "create");
         back(t, i);
         addrs_out[i] = t->addrs[i];
     }
+    free(spare);
+    spare = NULL;
 }
 
 static void pause_tag(const char *name)

@@ -146,6 +146,7 @@ def _move(what: str, look: Any, step: _Step, group: Group | None, group_timeout:
 
 def _refuse_communicators(found: Sequence[Communicator]) -> None:
     """What NCCL has open of other ranks cannot come back, and nothing tells whether it has."""
+    found = [each for each in found if each.size != 1]
     if found:
         several = len(found) > 1
         raise NotSupported(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import _asleep
 from ._alias import VALUES
 from ._engine import Engine, Ranks
 from ._job import Move, call_of, job_of
@@ -19,10 +20,24 @@ from .errors import InvalidArgument, NotFound
 
 TOGETHER = "REVEILLE_TOGETHER"
 COMMUNICATORS = "REVEILLE_COMMUNICATORS"
+SLEEP = "REVEILLE_SLEEP"
 
 
 def move(saver: Saver, function: str, tag: str | None) -> None:
     """Pauses or resumes a tag or all, here or on all ranks. What no region ever had is no failure."""
+    sleeps = _asked(SLEEP)
+    if sleeps and function == "resume" and _asleep.asleep():
+        _asleep.wake(paused=True)
+    _move(saver, function, tag)
+    if sleeps and function == "pause" and not _any_active(saver):
+        _asleep.sleep()
+
+
+def _any_active(saver: Saver) -> bool:
+    return any(stats.active_bytes for stats in saver.tags().values())
+
+
+def _move(saver: Saver, function: str, tag: str | None) -> None:
     with_communicators = _asked(COMMUNICATORS)
     if _asked(TOGETHER) or with_communicators:
         engine = Engine(_world, communicators=with_communicators, saver=saver)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 import reveille
-from reveille import _asleep, _c
+from reveille import _asleep, _c, _together
 from reveille.errors import Busy, InvalidArgument, InvalidState, JobAborted, NotSupported
 
 
@@ -136,9 +136,67 @@ def test_a_rank_that_fails_later_wakes_the_others(monkeypatch):
 
 def test_communicators_forbid_it(monkeypatch):
     ranks = Ranks(monkeypatch)
-    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (object(),))
+    two = reveille.Communicator(1, 0, 0, 2, "active", 0, 0)
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (two,))
     with pytest.raises(NotSupported, match="destroy them first"):
         reveille.sleep()
+    assert ranks.calls == {}
+
+
+def test_a_communicator_of_one_rank_does_not(monkeypatch):
+    Ranks(monkeypatch)
+    alone = reveille.Communicator(1, 0, 0, 1, "active", 0, 0)
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (alone,))
+    reveille.sleep()
+    reveille.wake()
+
+
+class Saver:
+    """Regions of two tags, which torch_memory_saver's calls move."""
+
+    def __init__(self):
+        self.active = {"weights": 8, "kv_cache": 8}
+        self.said = []
+
+    def tags(self):
+        return {tag: _Stats(size) for tag, size in self.active.items()}
+
+    def pause(self, tags, ignore=()):
+        self._move("pause", tags, 0)
+
+    def resume(self, tags, ignore=()):
+        self._move("resume", tags, 8)
+
+    def _move(self, function, tags, size):
+        self.said.append((function, *tags))
+        for tag in tags or self.active:
+            self.active[tag] = size
+
+
+class _Stats:
+    def __init__(self, active_bytes):
+        self.active_bytes = active_bytes
+
+
+def test_a_program_of_torch_memory_saver_sleeps_when_all_is_paused(monkeypatch):
+    ranks, saver = Ranks(monkeypatch), Saver()
+    monkeypatch.setenv("REVEILLE_SLEEP", "1")
+    _together.move(saver, "pause", "kv_cache")
+    assert ranks.calls == {}
+    _together.move(saver, "pause", "weights")
+    assert ranks.calls[0] == ["rvl_sleep_forecast", "rvl_sleep"]
+    _together.move(saver, "resume", "weights")
+    assert ranks.calls[0][2:] == ["rvl_wake_up_forecast", "rvl_wake_up"]
+    _together.move(saver, "resume", "kv_cache")
+    assert len(ranks.calls[0]) == 4
+    assert saver.said == [("pause", "kv_cache"), ("pause", "weights"), ("resume", "weights"),
+                          ("resume", "kv_cache")]  # fmt: skip
+
+
+def test_it_does_not_sleep_unasked(monkeypatch):
+    ranks, saver = Ranks(monkeypatch), Saver()
+    monkeypatch.delenv("REVEILLE_SLEEP", raising=False)
+    _together.move(saver, "pause", None)
     assert ranks.calls == {}
 
 
