@@ -17,10 +17,10 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-from common import MIB, SIMULATED, Checks, random_bytes, same
-
 import reveille
+import torch
+
+from common import MIB, SIMULATED, Checks, random_bytes, same
 
 GIB = 1 << 30
 WATCHER = """
@@ -41,7 +41,11 @@ class Card:
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         pipe = subprocess.PIPE
         self._watcher = subprocess.Popen(
-            [sys.executable, "-S", "-c", WATCHER], stdin=pipe, stdout=pipe, text=True, env=environment
+            [sys.executable, "-S", "-c", WATCHER],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            env=environment,
         )
         self._idle = 0
         self._idle = self.used()
@@ -132,14 +136,22 @@ def cycles(checks: Checks, count: int) -> None:
 
     def flat() -> None:
         settled, last = sizes[len(sizes) // 5], sizes[-1]
-        print(f"host memory after cycle {len(sizes) // 5 + 1}: {settled / MIB:.0f} MiB, "
-              f"after the last: {last / MIB:.0f} MiB")
+        print(
+            f"host memory after cycle {len(sizes) // 5 + 1}: {settled / MIB:.0f} MiB, "
+            f"after the last: {last / MIB:.0f} MiB"
+        )
         assert last - settled <= 32 * MIB, f"{(last - settled) / MIB} MiB more"
 
     checks.run("host memory stays as it is", flat)
     if sleeps:
-        tell("cycles", count=count, sleep_s=statistics.median(sleeps), wake_s=statistics.median(wakes),
-             slowest_sleep_s=max(sleeps), slowest_wake_s=max(wakes))
+        tell(
+            "cycles",
+            count=count,
+            sleep_s=statistics.median(sleeps),
+            wake_s=statistics.median(wakes),
+            slowest_sleep_s=max(sleeps),
+            slowest_wake_s=max(wakes),
+        )
 
 
 def refused(checks: Checks) -> None:
@@ -208,9 +220,21 @@ def parts(gib: int, rounds: int) -> None:
         sleep_s = timed(reveille.sleep)
         nothing = CARD.used()
         wake_s = timed(reveille.wake)
-        tell("parts", gib=gib, round=number, awake_mib=awake // MIB, paused_mib=paused // MIB,
-             asleep_mib=asleep // MIB, nothing_mib=nothing // MIB, pause_s=pause_s, off_s=off_s,
-             back_s=back_s, resume_s=resume_s, sleep_s=sleep_s, wake_s=wake_s)
+        tell(
+            "parts",
+            gib=gib,
+            round=number,
+            awake_mib=awake // MIB,
+            paused_mib=paused // MIB,
+            asleep_mib=asleep // MIB,
+            nothing_mib=nothing // MIB,
+            pause_s=pause_s,
+            off_s=off_s,
+            back_s=back_s,
+            resume_s=resume_s,
+            sleep_s=sleep_s,
+            wake_s=wake_s,
+        )
     assert all(bool((tensor == 7).all()) for tensor in big[:4]) or SIMULATED
     del big
     gc.collect()
