@@ -97,7 +97,7 @@ static bool set_environment(const simulation *what, const char *library, const c
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
            unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */
-           (what->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", what->nvtx, 1) == 0 &&
+           (what->nvtx == NULL || (setenv("REVEILLE_STAGES", what->nvtx, 1) == 0 &&
                                    setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
 }
 

@@ -141,6 +141,13 @@ rvl_status rvl_private_segment_next(rvl_context *context, bool forget)
     return status;
 }
 
+void rvl_private_segment_tell(rvl_context *context, const char *name)
+{
+    const rvl_listener *hears = rvli_listener_of(context);
+    if (hears != NULL)
+        hears->stage(context, name);
+}
+
 /* ---- External bytes ---- */
 
 static rvli_cause *find_cause(rvli_ledger *ledger, const char *name)

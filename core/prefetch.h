@@ -51,5 +51,7 @@ typedef struct rvl_private_segment {
 RVL_API rvl_status rvl_private_segment_now(rvl_context *context, int device,
                                            rvl_private_segment *segment_out);
 RVL_API rvl_status rvl_private_segment_next(rvl_context *context, bool forget);
+/* Tells those who listen to the context, such as a recording, that a stage begins. */
+RVL_API void rvl_private_segment_tell(rvl_context *context, const char *name);
 
 #endif

@@ -187,6 +187,41 @@ void rvli_record_external(rvl_context *context, int device, const char *cause, u
                          });
 }
 
+/* ---- Marks of processes ---- */
+
+static bool is_mark(const rvl_mark *mark)
+{
+    size_t length = mark->name != NULL ? strnlen(mark->name, RVLI_TRACE_NAME_BYTES_MAX + 1) : 0;
+    bool named = length > 0 && length <= RVLI_TRACE_NAME_BYTES_MAX;
+    return (mark->kind == RVL_EVENT_STAGE && named) ||
+           (mark->kind == RVL_EVENT_ENTER && named && mark->id > 0) ||
+           mark->kind == RVL_EVENT_LEAVE;
+}
+
+rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *user_mark)
+{
+    rvl_mark mark;
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&mark, sizeof mark, user_mark);
+    if (status == RVL_OK && !is_mark(&mark))
+        status = rvli_error(RVL_ERR_INVALID, "no mark: a stage or a range has a name of 1 to 255 "
+                                             "bytes, and a range an id from 1");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    if (mark.process >= context->process_count)
+        status = rvli_error(RVL_ERR_INVALID, "no such process: rvl_process_define() makes one");
+    else if (rvli_recording(&context->recorder))
+        write_event(context,
+                    &(rvl_trace_event){.kind = mark.kind,
+                                       .process = context->processes[mark.process]->name,
+                                       .id = mark.kind == RVL_EVENT_STAGE ? 0 : mark.id,
+                                       .name = mark.kind == RVL_EVENT_LEAVE ? NULL : mark.name});
+    rvli_unlock(context);
+    return status;
+}
+
 /* ---- Refusals, and the end ---- */
 
 void rvli_record_refusal(rvl_context *context, const rvli_tag *tag, int device,

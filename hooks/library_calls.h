@@ -56,6 +56,8 @@
     X(bool, recorder_context_reset, (int device), (device))                                        \
     X(bool, recorder_context_released, (int device), (device))                                     \
     X(rvl_status, recorder_stage, (const char *name), (name))                                      \
+    X(rvl_status, recorder_enter, (uint64_t id, const char *name), (id, name))                     \
+    X(rvl_status, recorder_leave, (uint64_t id), (id))                                             \
     X(int, region_alloc, (int device, size_t size, void **pointer_out),                            \
       (device, size, pointer_out))                                                                 \
     X(bool, region_free, (void *pointer, int *error_out), (pointer, error_out))                    \

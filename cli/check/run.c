@@ -306,7 +306,7 @@ static void refuse_unmarked(const check_item *item, check_refusal *why)
     else
         snprintf(why->text, sizeof why->text,
                  "%s: the trace has no stage: mark them with rvl_stage() or "
-                 "reveille.stage(), or with NVTX ranges (`reveille run --stages-nvtx`)",
+                 "reveille.stage(), or with ranges (`reveille run --stages`)",
                  item->model != NULL ? item->model : item->traces[0]);
 }
 

@@ -204,7 +204,7 @@ int plan_events_open(const plan_arguments *arguments, const char *const *paths, 
         snprintf(
             why, why_size,
             "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage() or "
-            "reveille.stage(), or with NVTX ranges (`reveille run --stages-nvtx`)",
+            "reveille.stage(), or with ranges (`reveille run --stages`)",
             paths[0]);
     plan_events_close(&events);
     return code;

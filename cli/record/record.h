@@ -27,7 +27,7 @@ bool record_make_listable(char path[PATH_MAX], const char *barred);
 /* Adds a library behind those of a variable such as LD_PRELOAD. false: there is no memory. */
 bool record_add_path(const char *variable, const char *path, bool in_front);
 
-/* Whether --stages-nvtx can be had. Of several tools that want NVTX's calls, one gets them. */
+/* Whether --stages can be had. Of several tools that want NVTX's calls, one gets them. */
 bool record_good_injection(void);
 
 /* Whether the output replaces neither the program nor what it is given. Says why not. */

@@ -215,9 +215,8 @@ bool record_good_injection(void)
     const char *taken = getenv("NVTX_INJECTION64_PATH");
     if (taken == NULL || taken[0] == '\0')
         return true;
-    complain(
-        0, "--stages-nvtx: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one tool: unset it",
-        taken);
+    complain(0, "--stages: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one tool: unset it",
+             taken);
     return false;
 }
 

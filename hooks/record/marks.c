@@ -13,6 +13,7 @@ typedef struct mark {
     uint64_t time_ns;
     uint32_t thread;
     rvl_event_kind kind;
+    uint64_t id;
     const char *name; /* interned */
 } mark;
 
@@ -40,13 +41,14 @@ void rvli_record_write_marks(void)
 {
     for (size_t i = 0; i < mark_count; i++) {
         const mark *each = &marks[i];
-        rvli_record_write_at(&(rvl_trace_event){.kind = each->kind, .name = each->name},
-                             each->time_ns, each->thread);
+        rvli_record_write_at(
+            &(rvl_trace_event){.kind = each->kind, .id = each->id, .name = each->name},
+            each->time_ns, each->thread);
     }
     rvli_record_forget_marks();
 }
 
-static rvl_status keep_mark(rvl_event_kind kind, const char *name)
+static rvl_status keep_mark(rvl_event_kind kind, uint64_t id, const char *name)
 {
     rvli_record_watch_exit();
     if (mark_count == mark_capacity) {
@@ -57,23 +59,23 @@ static rvl_status keep_mark(rvl_event_kind kind, const char *name)
         marks = more;
         mark_capacity = capacity;
     }
-    marks[mark_count++] = (mark){rvli_monotonic_ns(), rvli_record_thread(), kind, name};
+    marks[mark_count++] = (mark){rvli_monotonic_ns(), rvli_record_thread(), kind, id, name};
     return RVL_OK;
 }
 
-static rvl_status write_mark(rvl_event_kind kind, const char *name)
+static rvl_status write_mark(rvl_event_kind kind, uint64_t id, const char *name)
 {
     if (!rvli_record_has_file())
-        return keep_mark(kind, name);
-    if (kind == RVL_EVENT_STAGE)
+        return keep_mark(kind, id, name);
+    if (kind != RVL_EVENT_STEP)
         rvli_record_sample_all(); /* how the stage before it has ended */
-    rvli_record_write(&(rvl_trace_event){.kind = kind, .name = name});
-    if (kind == RVL_EVENT_STAGE)
+    rvli_record_write(&(rvl_trace_event){.kind = kind, .id = id, .name = name});
+    if (kind != RVL_EVENT_STEP)
         rvli_record_flush();
     return rvli_recorder_on() ? RVL_OK : RVL_ERR_IO;
 }
 
-static rvl_status put_mark(rvl_event_kind kind, const char *name)
+static rvl_status put_mark(rvl_event_kind kind, uint64_t id, const char *name)
 {
     if (!rvli_recorder_on())
         return RVL_OK;
@@ -81,17 +83,27 @@ static rvl_status put_mark(rvl_event_kind kind, const char *name)
     if (name != NULL && kept == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the name of a stage");
     pthread_mutex_lock(&rvli_record_lock);
-    rvl_status status = rvli_recorder_on() ? write_mark(kind, kept) : RVL_OK;
+    rvl_status status = rvli_recorder_on() ? write_mark(kind, id, kept) : RVL_OK;
     pthread_mutex_unlock(&rvli_record_lock);
     return status;
 }
 
 rvl_status rvli_recorder_stage(const char *name)
 {
-    return put_mark(RVL_EVENT_STAGE, name);
+    return put_mark(RVL_EVENT_STAGE, 0, name);
 }
 
 rvl_status rvli_recorder_step(void)
 {
-    return put_mark(RVL_EVENT_STEP, NULL);
+    return put_mark(RVL_EVENT_STEP, 0, NULL);
+}
+
+rvl_status rvli_recorder_enter(uint64_t id, const char *name)
+{
+    return put_mark(RVL_EVENT_ENTER, id, name);
+}
+
+rvl_status rvli_recorder_leave(uint64_t id)
+{
+    return put_mark(RVL_EVENT_LEAVE, id, NULL);
 }

@@ -126,5 +126,12 @@ bool rvli_recorder_nccl_bytes(int device, uint64_t *bytes_out);
 
 rvl_status rvli_recorder_stage(const char *name);
 rvl_status rvli_recorder_step(void);
+/*
+ * A range that is a stage begins, and ends. id: of this process. NVTX takes those from
+ * RVLI_RANGES_OF_NVTX on, programs in Python the others from 1.
+ */
+#define RVLI_RANGES_OF_NVTX (UINT64_C(1) << 32)
+rvl_status rvli_recorder_enter(uint64_t id, const char *name);
+rvl_status rvli_recorder_leave(uint64_t id);
 
 #endif

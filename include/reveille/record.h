@@ -60,6 +60,23 @@ RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *re
 RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
                                   uint64_t missed);
 
+/* A mark of one of a context's processes. */
+typedef struct rvl_mark {
+    size_t struct_size;
+    rvl_event_kind kind; /* RVL_EVENT_STAGE, RVL_EVENT_ENTER or RVL_EVENT_LEAVE */
+    rvl_process process; /* rvl_process_define() */
+    uint64_t id;         /* of a range, from 1; of RVL_EVENT_LEAVE 0: all of the process ends */
+    const char *name;    /* of RVL_EVENT_STAGE and RVL_EVENT_ENTER: 1 to 255 bytes */
+} rvl_mark;
+
+/*
+ * Records a mark of a process that this context stands for, as the machine of simulated devices
+ * does. The context's own stage stays: rvl_stage() begins that. Does nothing while nothing is
+ * recorded. Returns RVL_OK, RVL_ERR_INVALID (no such kind or process, no name, an id of 0),
+ * RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *mark);
+
 #ifdef __cplusplus
 }
 #endif

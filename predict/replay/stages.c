@@ -255,6 +255,8 @@ static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, c
     stages->kept += kept;
     stages->begun++;
     mark->count++;
+    if (!gap)
+        rvl_private_segment_tell(replay->context, stage.mark);
     return rvli_replay_note_stage(replay, event, &stage);
 }
 

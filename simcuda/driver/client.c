@@ -160,6 +160,18 @@ static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
         close(file);
 }
 
+/* Which of several it is, as torchrun and others say it: a process's id changes from run to run. */
+static void read_rank(rvli_wire_request *hello)
+{
+    const char *text = getenv("RANK");
+    char *end = NULL;
+    unsigned long rank = text != NULL && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || rank >= UINT32_MAX)
+        return;
+    hello->rank = (uint32_t)rank;
+    hello->ranks = 1;
+}
+
 static rvl_status open_locked(void)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
@@ -179,6 +191,7 @@ static rvl_status open_locked(void)
         return RVL_ERR_NO_DRIVER;
     }
     read_program(hello.text);
+    read_rank(&hello);
     rvl_status status = exchange(&hello, &answer, NULL);
     if (status == RVL_OK)
         devices = (int)answer.count;

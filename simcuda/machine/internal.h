@@ -14,6 +14,8 @@
 typedef struct rvli_client rvli_client;
 typedef struct rvli_meeting rvli_meeting;
 typedef struct rvli_shared rvli_shared;
+typedef struct rvli_marks rvli_marks;
+typedef struct rvli_known_name rvli_known_name;
 
 /* What NCCL has on a device in a process, by part. */
 typedef struct rvli_nccl_share {
@@ -36,6 +38,7 @@ struct rvli_client {
     uint64_t host_bytes;                  /* pinned */
     uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
+    rvli_marks *marks; /* what it has marked; NULL: nothing */
 };
 
 struct rvli_machine {
@@ -51,6 +54,8 @@ struct rvli_machine {
     uint64_t host_peak_bytes;
     rvli_machine_refusal refused;
     uint64_t greeted; /* processes that have come */
+    uint64_t marks_made;
+    rvli_known_name *names; /* that they have been given */
     rvli_meeting *meetings;
     uint64_t meetings_begun;
     rvli_shared *shared;
@@ -84,6 +89,28 @@ void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
  */
 void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
                                uint64_t requested_bytes, uint64_t free_bytes, const char *tag);
+
+/* ---- marks.c: stages of processes ---- */
+
+/* A flat stage of a process begins; a range begins or ends. What does not fit is left out. */
+void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const char *name);
+void rvli_marks_enter(rvli_machine *machine, rvli_client *client, uint64_t id, const char *name);
+void rvli_marks_leave(rvli_machine *machine, rvli_client *client, uint64_t id);
+
+/* The process has ended: with it what it has marked. */
+void rvli_marks_end(rvli_machine *machine, rvli_client *client);
+
+/* The stage that was begun last, of a process that uses a device or of any; NULL: none. */
+const char *rvli_marks_now(const rvli_machine *machine, int device);
+
+/* ---- names.c: what processes are called ---- */
+
+/*
+ * "train.py[rank 3]", or without a rank "train.py[1]": counted, since a process's id changes from
+ * run to run. false: no memory.
+ */
+bool rvli_name_client(rvli_machine *machine, rvli_client *client, const rvli_wire_request *hello);
+void rvli_names_forget(rvli_machine *machine);
 
 /* ---- nccl.c ---- */
 

@@ -405,6 +405,7 @@ rvl_status rvli_machine_close(rvli_machine *machine)
     while (machine->clients != NULL)
         dismiss(machine, machine->clients);
     rvl_status status = rvl_context_close(machine->context, NULL);
+    rvli_names_forget(machine);
     if (machine->shared != NULL)
         rvli_shared_close(machine->shared);
     if (machine->store != NULL)

@@ -96,14 +96,13 @@ static uint64_t free_bytes(rvli_machine *machine, int device)
 
 /* ---- Requests ---- */
 
-/* "train.py" says less than which of eight it is: the id goes with the program's name. */
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
                         const rvli_wire_request *request, rvli_wire_answer *answer)
 {
     if (client->greeted || request->bytes != RVLI_WIRE_VERSION)
         return RVL_ERR_VERSION;
-    snprintf(client->name, sizeof client->name, "%.200s[%ld]",
-             request->text[0] != '\0' ? request->text : "?", (long)client->pid);
+    if (!rvli_name_client(machine, client, request))
+        return RVL_ERR_HOST_OOM;
     rvl_status status = rvl_process_define(machine->context, client->name, &client->process);
     client->greeted = status == RVL_OK;
     machine->greeted += client->greeted;
@@ -234,7 +233,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_HOST_TAKE:
         return take_host(machine, client, request->bytes);
     case RVLI_WIRE_STAGE:
-        return rvl_stage(machine->context, request->text);
+        rvli_marks_flat(machine, client, request->text);
+        return RVL_OK;
     case RVLI_WIRE_MEET:
         return rvli_meeting_join(machine, client, request, &answer->id);
     case RVLI_WIRE_MET:
@@ -265,6 +265,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_deposits_done(machine, request, &answer->count);
     case RVLI_WIRE_AWAY:
         return set_away(machine, client, request->bytes != 0);
+    case RVLI_WIRE_ENTER:
+    case RVLI_WIRE_LEAVE:
     case RVLI_WIRE_CONTEXT_GIVE:
     case RVLI_WIRE_REFUSED:
     case RVLI_WIRE_POOL:
@@ -280,7 +282,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
+    return request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE ||
+           request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
            request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
            request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
            request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_TAKEN;
@@ -320,6 +323,10 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
 {
     if (request->kind == RVLI_WIRE_FREE)
         rvli_shared_release(machine, client, request->id);
+    else if (request->kind == RVLI_WIRE_ENTER)
+        rvli_marks_enter(machine, client, request->id, request->text);
+    else if (request->kind == RVLI_WIRE_LEAVE)
+        rvli_marks_leave(machine, client, request->id);
     else if (request->kind == RVLI_WIRE_CONTEXT_GIVE)
         give_share(machine, client, request->device);
     else if (request->kind == RVLI_WIRE_REFUSED)
@@ -365,6 +372,7 @@ static void release_all(rvli_machine *machine, rvli_client *client)
 
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
 {
+    rvli_marks_end(machine, client);
     release_all(machine, client);
     for (int device = 0; device < machine->gpus; device++)
         while (client->contexts[device] > 0)

@@ -48,13 +48,14 @@ void rvli_machine_look(rvli_machine *machine, rvli_machine_view *views_out)
     count_bytes(machine);
     for (int device = 0; device < machine->gpus; device++) {
         rvl_device_stats stats = {.struct_size = sizeof stats};
+        const char *marked = rvli_marks_now(machine, device);
         (void)rvl_device_get_stats(machine->context, device, &stats);
         (void)rvl_stage_get_stats(machine->context, rvl_stage_count(machine->context) - 1, device,
                                   &stage);
         views_out[device] = (rvli_machine_view){.used_bytes = stats.used_bytes,
                                                 .peak_bytes = stats.peak_bytes,
                                                 .capacity_bytes = stats.capacity_bytes,
-                                                .stage = stage.name};
+                                                .stage = marked != NULL ? marked : stage.name};
         find_most(machine, device, &views_out[device]);
     }
 }

@@ -2,8 +2,9 @@
 """Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
 
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
-small tensors are computed for real (_reveille_tensors.py), and PyTorch's out-of-memory errors are
-counted (_reveille_refusals.py). It also runs the sitecustomize that it
+small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
+(_reveille_refusals.py), and ranges of record_function become stages (_reveille_stages.py). It also runs
+the sitecustomize that it
 hides, if there is one.
 """
 
@@ -17,6 +18,7 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+STAGES = {"torch.autograd.profiler": [("_reveille_stages", "watch", "record_function makes no stages")]}
 LIBRARIES = {"torch": [("_reveille_libraries", "settle", "libraries that it looks up may not be found")]}
 REFUSALS = {"torch": [("_reveille_refusals", "watch", "lines of refused requests are not known")]}
 TENSORS = {
@@ -75,5 +77,6 @@ def _run_hidden():
 
 if os.environ.get("REVEILLE_MACHINE"):
     contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, *contents))
+    stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, *stages, *contents))
 _run_hidden()

@@ -7,9 +7,9 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_REFUSED, RVLI_WIRE_POOL,
- * RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN:
- * nobody waits for those.
+ * A request is answered, except for RVLI_WIRE_ENTER, RVLI_WIRE_LEAVE, RVLI_WIRE_CONTEXT_GIVE,
+ * RVLI_WIRE_REFUSED, RVLI_WIRE_POOL, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
+ * RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 6u
+#define RVLI_WIRE_VERSION 7u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -36,7 +36,8 @@
 #define RVLI_WIRE_TEXT_BYTES 256 /* names of stages and programs, with their NUL */
 
 typedef enum rvli_wire_kind {
-    RVLI_WIRE_HELLO = 1,    /* bytes: the version; text: the program. -> count: devices */
+    RVLI_WIRE_HELLO = 1,    /* bytes: the version; text: the program; with ranks 1,
+                               rank: its launcher's. -> count: devices */
     RVLI_WIRE_DEVICE,       /* device -> total_bytes, text: the profile's name, "" if it has none;
                                streams_bytes, graph_bytes, kernel_bytes: of the profile */
     RVLI_WIRE_CONTEXT,      /* device: the driver takes its own share there for a context */
@@ -45,7 +46,9 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_MEMORY,       /* device -> free_bytes, total_bytes */
     RVLI_WIRE_HOST_TAKE,    /* bytes of pinned host memory */
     RVLI_WIRE_HOST_GIVE,    /* bytes; no answer */
-    RVLI_WIRE_STAGE,        /* text: a stage begins */
+    RVLI_WIRE_STAGE,        /* text: a flat stage of the process begins */
+    RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; no answer */
+    RVLI_WIRE_LEAVE,        /* id: it ends; no answer */
     RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
     RVLI_WIRE_CONTEXT_GIVE, /* device: a context is destroyed; no answer */
     RVLI_WIRE_REFUSED, /* device (-1: host memory), bytes: asked for, id: free, text: the line of

@@ -17,7 +17,7 @@ model_step pause process profile record replay resume size sleep snapshot stage 
 verdict timeline trace trace_reader trace_writer transition wake_up""".split()
 # What a call does, as the word behind its noun.
 VERBS = """abort add allow begin cancel check close commit copy define discard export fill find finish flush forbid forecast
-end free get load make next open parse pause prepare refuse release remove replay resume run serve set stage start step stop
+end free get load make mark next open parse pause prepare refuse release remove replay resume run serve set stage start step stop
 synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.
 UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",

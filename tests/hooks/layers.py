@@ -18,7 +18,9 @@ ROOMS_BELOW = ("base", "trace")
 ALLOWED = {"hooks", "reveille", *ROOMS_BELOW}
 ATTACH = "rvl_private_attach_hooks"
 PRIVATE = {ATTACH, "rvl_private_error_record", "rvl_private_let_pass",
-           "rvl_private_prefetch", "rvl_private_set_part"}
+           "rvl_private_prefetch", "rvl_private_segment_next", "rvl_private_segment_now",
+           "rvl_private_segment_tell",
+           "rvl_private_set_part"}
 PRIVATE_VERSION = "REVEILLE_PRIVATE"
 NM_WITH_VERSIONS = "nm"  # of binutils, on all libraries: LLVM's shows versions since 15
 OURS = re.compile(r"rvli?_\w+")

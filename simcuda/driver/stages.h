@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Stages that programs in Python mark: simcuda/python and the package call these by their names. */
+#ifndef RVL_SIMCUDA_STAGES_H
+#define RVL_SIMCUDA_STAGES_H
+
+#include <stdint.h>
+
+/* A flat stage of this process begins: 0, or a negative rvl_status. */
+int rvli_simulated_stage(const char *name);
+
+/* A range begins, and ends by the number that is answered. name: 1 to 255 bytes. */
+uint64_t rvli_simulated_enter(const char *name);
+void rvli_simulated_leave(uint64_t id);
+
+#endif
