@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/backup/store/client.h"
 #include "store_raw.h"
 
 /* ---- The budget ---- */
@@ -130,6 +131,35 @@ static void a_stopped_owner_is_given_up(void **state)
     owner_stop(of);
 }
 
+/* What has no answer is not waited for: more of it than the connection holds ends that. */
+static void an_owner_that_is_stopped_keeps_nobody(void **state)
+{
+    (void)state;
+    rvli_store_client *client = NULL;
+    uint64_t connection = 0;
+    owner of = owner_start(0);
+    assert_int_equal(rvli_store_client_new(store_path, &client), RVL_OK);
+    assert_int_equal(rvli_store_reserve(client, 2 * SMALL, &connection), RVL_OK);
+    assert_int_equal(kill(of.process, SIGSTOP), 0);
+    uint64_t begin_ms = store_now_ms();
+    for (int i = 0; i < 2000; i++)
+        rvli_store_return(client, 0, connection);
+    assert_in_range(store_now_ms() - begin_ms, 0, 2000);
+    assert_int_equal(kill(of.process, SIGCONT), 0);
+    store_await_stats(0, 0, 0); /* the connection has ended, and what was reserved is back */
+    assert_int_equal(rvli_store_client_renew(client), RVL_OK);
+    assert_int_equal(rvli_store_reserve(client, SMALL, &connection), RVL_OK);
+    assert_int_equal(store_stats().promised_bytes, SMALL);
+    for (int i = 0; i < 2000; i++) /* one that goes on hears all of it */
+        rvli_store_return(client, SMALL / 2048, connection);
+    rvli_store_return(client, SMALL, connection);
+    assert_int_equal(rvli_store_reserve(client, SMALL, &connection), RVL_OK);
+    assert_int_equal(store_stats().promised_bytes, SMALL);
+    rvli_store_client_delete(client);
+    store_await_stats(0, 0, 0);
+    owner_stop(of);
+}
+
 /* Each of the descriptors that a pause opens is the first that there is none for. */
 static void a_user_without_descriptors_loses_nothing(void **state)
 {
@@ -231,6 +261,7 @@ int main(void)
         cmocka_unit_test(what_has_no_room_goes_to_disk),
         cmocka_unit_test(a_retained_backup_may_go_to_disk),
         cmocka_unit_test(a_stopped_owner_is_given_up),
+        cmocka_unit_test(an_owner_that_is_stopped_keeps_nobody),
         cmocka_unit_test(a_user_without_descriptors_loses_nothing),
         cmocka_unit_test(an_owner_without_descriptors_says_so),
     };

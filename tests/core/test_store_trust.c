@@ -128,6 +128,47 @@ static void a_wrong_digest_harms_nobody(void **state)
     }
 }
 
+/* The user that has added other content under its digest says that it has looked. */
+static void the_word_of_who_added_it_does_not_count(void **state)
+{
+    (void)state;
+    owner of = owner_start(0);
+    user only = user_start((user_options){0});
+    user_fill(only, 18);
+    int to = raw_connect(), again = raw_connect(), fd = raw_file(SMALL, ALL_SEALS, 1), came = -1;
+    rvli_digest name = raw_name_of(only, to);
+    raw_reserve(to, SMALL);
+    rvli_store_message added = raw_add(to, SMALL, name, fd);
+    assert_int_equal(added.kind, RVLI_STORE_DONE);
+    const rvli_store_message look = {.kind = RVLI_STORE_FIND, .bytes = SMALL, .digest = name};
+    const rvli_store_message word = {.kind = RVLI_STORE_CHECKED, .id = added.id};
+    raw_tell(to, word);
+    assert_int_equal(raw_ask(to, look, -1, &came).checked, 0);
+    close(came);
+    assert_int_equal(raw_ask(again, look, -1, &came).checked, 0); /* it has a reference now */
+    close(came);
+    raw_tell(again, word); /* the same process over another connection */
+    answer said = user_tell(only, (request){.what = PAUSE});
+    assert_int_equal(said.status, RVL_OK);
+    assert_int_equal(said.memory.store_found_bytes, 0);
+    assert_int_equal(said.read, SMALL);
+    user_resume(only);
+    user_check(only, 18);
+    pid_t other = fork(); /* one that has not added it counts, which spares others the work */
+    if (other == 0) {
+        int from = raw_connect();
+        (void)raw_ask(from, look, -1, &came);
+        raw_tell(from, word);
+        _exit(raw_ask(from, look, -1, &came).checked == 1 ? 0 : 1);
+    }
+    assert_int_equal(store_end_of(other), 0);
+    close(fd);
+    close(to);
+    close(again);
+    user_end(only);
+    owner_stop(of);
+}
+
 /* Its digests mean nothing to other owners. */
 static void every_owner_has_its_own_secret(void **state)
 {
@@ -260,6 +301,7 @@ int main(void)
         cmocka_unit_test(only_sealed_segments_are_kept),
         cmocka_unit_test(the_first_segment_is_everybodys),
         cmocka_unit_test(a_wrong_digest_harms_nobody),
+        cmocka_unit_test(the_word_of_who_added_it_does_not_count),
         cmocka_unit_test(every_owner_has_its_own_secret),
         cmocka_unit_test(what_is_no_message_ends_the_connection),
         cmocka_unit_test(an_owner_is_not_trusted_either),

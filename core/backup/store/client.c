@@ -2,6 +2,7 @@
 #include "core/backup/store/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,7 @@ static bool answers(uint32_t question, const rvli_store_message *answer, bool ha
 static rvl_status starve(rvli_store_client *client, uint64_t id)
 {
     const rvli_store_message drop = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_DROP, .id = id};
-    if (!rvli_packet_send(client->socket, &drop, sizeof drop, NULL, 0, 0))
+    if (!rvli_packet_send(client->socket, &drop, sizeof drop, NULL, 0, MSG_DONTWAIT))
         return give_up(client, RVLI_PACKET_CLOSED);
     return fail(client, EMFILE,
                 "no file descriptor left for a segment of the store: raise ulimit -n");
@@ -160,13 +161,28 @@ static rvl_status ask(rvli_store_client *client, rvli_store_message *message, in
                  : give_up(client, result);
 }
 
+/*
+ * Nobody waits for what is told, so it must not take long where the owner has been stopped. An
+ * owner that is only slow gets a moment: a connection that ends takes all that this user has with
+ * it.
+ */
+static bool send_soon(const rvli_store_client *client, const rvli_store_message *message)
+{
+    struct pollfd room = {.fd = client->socket, .events = POLLOUT};
+    if (rvli_packet_send(client->socket, message, sizeof *message, NULL, 0, MSG_DONTWAIT))
+        return true;
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+        return false;
+    (void)poll(&room, 1, RVLI_STORE_TELL_MS);
+    return rvli_packet_send(client->socket, message, sizeof *message, NULL, 0, MSG_DONTWAIT);
+}
+
 /* What is said to an owner that is gone needs no saying. */
 static void tell(rvli_store_client *client, uint64_t connection, rvli_store_message message)
 {
     message.magic = RVLI_STORE_MAGIC;
     pthread_mutex_lock(&client->lock);
-    if (client->socket >= 0 && client->connection == connection &&
-        !rvli_packet_send(client->socket, &message, sizeof message, NULL, 0, 0)) {
+    if (client->socket >= 0 && client->connection == connection && !send_soon(client, &message)) {
         close(client->socket);
         client->socket = -1;
     }

@@ -17,7 +17,8 @@
  *       descriptor             ->  a sealed segment, in place of as many reserved bytes
  *                              <-  DONE id; or FOUND as above, if another was first and `apart` is
  *                                  not set
- *   CHECKED id                 ->  a user has computed the digest from the segment's bytes
+ *   CHECKED id                 ->  a user has computed the digest from the segment's bytes. The
+ *                                  word of the process that has added it does not count
  *   DROP id                    ->  one reference of FOUND or DONE
  *   ASK                        ->
  *                              <-  DONE with the totals
@@ -41,6 +42,9 @@
 
 /* An owner answers within microseconds: one that takes so many seconds has been stopped. */
 #define RVLI_STORE_PATIENCE_S 10
+
+/* What is not answered waits so long for a full connection, and then ends it. */
+#define RVLI_STORE_TELL_MS 100
 
 typedef enum rvli_store_kind {
     RVLI_STORE_RESERVE = 1,

@@ -45,7 +45,9 @@ typedef struct segment {
     uint64_t id;
     content_key key;
     int fd;
-    bool checked; /* a user has computed the digest from its bytes */
+    bool checked;        /* a user that did not add it has computed the digest from its bytes */
+    uint64_t adder;      /* the number of the user that has added it */
+    pid_t adder_process; /* 0: not seen from here */
     uint64_t references;
     uint64_t user_count; /* with a reference */
     UT_hash_handle by_id;
@@ -61,6 +63,8 @@ typedef struct use {
 } use;
 
 typedef struct user {
+    uint64_t number; /* no other user of this owner ever has it */
+    pid_t pid;       /* 0: not seen from here */
     int socket;
     int process; /* pidfd; -1: its process is not seen from here */
     uint64_t promised_bytes;
@@ -92,6 +96,7 @@ struct rvl_store {
     uint64_t refused_bytes; /* what there was no room for, since it was opened */
     uint64_t refused_count;
     uint64_t last_id;
+    uint64_t last_user;
     segment *by_id;
     segment *by_content;
     claim *claims;
@@ -129,7 +134,8 @@ static segment *find_segment(rvl_store *store, const rvli_store_message *asked)
 }
 
 /* NULL: no memory; the descriptor is the caller's then. */
-static segment *add_segment(rvl_store *store, const rvli_store_message *asked, int fd)
+static segment *add_segment(rvl_store *store, const user *who, const rvli_store_message *asked,
+                            int fd)
 {
     segment *s = calloc(1, sizeof *s);
     if (s == NULL)
@@ -137,6 +143,8 @@ static segment *add_segment(rvl_store *store, const rvli_store_message *asked, i
     s->id = store->last_id + 1;
     s->key = (content_key){asked->digest, asked->bytes};
     s->fd = fd;
+    s->adder = who->number;
+    s->adder_process = who->pid;
     HASH_ADD(by_id, store->by_id, id, sizeof s->id, s);
     if (s->by_id.tbl == NULL) {
         free(s);
@@ -334,6 +342,8 @@ static void accept_user(rvl_store *store)
         refuse_user(socket);
         return;
     }
+    who->number = ++store->last_user;
+    who->pid = process;
     who->socket = socket;
     who->process = process > 0 ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
     if (who->process >= 0)
@@ -415,6 +425,15 @@ static rvli_store_kind find(rvl_store *store, user *who, const rvli_store_messag
     return RVLI_STORE_NONE;
 }
 
+/*
+ * Whether it is this user's own, or of another connection of its process. Its word that the digest
+ * is right is worth nothing: others take the content without a look at it.
+ */
+static bool has_added(const user *who, const segment *s)
+{
+    return who->number == s->adder || (who->pid > 0 && who->pid == s->adder_process);
+}
+
 /* *fd is the new segment's, and -1 when that has it. */
 static rvli_store_kind add(rvl_store *store, user *who, const rvli_store_message *asked, int *fd,
                            rvli_store_message *answer, int *fd_out)
@@ -426,7 +445,7 @@ static rvli_store_kind add(rvl_store *store, user *who, const rvli_store_message
     segment *first = asked->apart ? NULL : find_segment(store, asked);
     if (first != NULL)
         return hand_out(store, who, first, answer, fd_out);
-    segment *added = add_segment(store, asked, *fd);
+    segment *added = add_segment(store, who, asked, *fd);
     if (added == NULL)
         return RVLI_STORE_REFUSED;
     *fd = -1;
@@ -461,7 +480,7 @@ static rvli_store_kind answer_of(rvl_store *store, user *who, const rvli_store_m
         return 0;
     case RVLI_STORE_CHECKED:
         of = use_of(who, asked->id);
-        if (of != NULL)
+        if (of != NULL && !has_added(who, of->of))
             of->of->checked = true;
         return 0;
     case RVLI_STORE_ADD:
