@@ -14,22 +14,26 @@
 
 rvl_transition_kind rvl_transition_get_kind(const rvl_transition *transition)
 {
-    return transition->kind == RVL_EVENT_PAUSE ? RVL_TRANSITION_PAUSE : RVL_TRANSITION_RESUME;
+    return transition == NULL || transition->kind == RVL_EVENT_PAUSE ? RVL_TRANSITION_PAUSE
+                                                                     : RVL_TRANSITION_RESUME;
 }
 
 rvl_context *rvl_transition_get_context(const rvl_transition *transition)
 {
-    return transition->context;
+    return transition != NULL ? transition->context : NULL;
 }
 
 rvl_tag rvl_transition_get_tag(const rvl_transition *transition, size_t index)
 {
-    return index < transition->touched_count ? transition->touched[index]->number : 0;
+    return transition != NULL && index < transition->touched_count
+               ? transition->touched[index]->number
+               : 0;
 }
 
 uint32_t rvl_transition_find(const rvl_transition *transition, uint64_t allocation_id)
 {
-    const rvli_move_item *item = rvli_transition_item(transition, allocation_id);
+    const rvli_move_item *item =
+        transition != NULL ? rvli_transition_item(transition, allocation_id) : NULL;
     if (item == NULL)
         return 0;
     return RVL_TRANSITION_MOVES | (item->renewed ? RVL_TRANSITION_RENEWED : 0);

@@ -55,7 +55,9 @@ static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t c
     size_t capacity = count > 0 ? count : atomic_load(&context->tag_count);
     if (count > 0 && numbers == NULL)
         return rvli_error(RVL_ERR_INVALID, "tag_count without tags");
-    transition->tags = malloc((capacity + 1) * 2 * sizeof(rvli_tag *));
+    /* One more, since none may be named. The caller's count may be any number. */
+    transition->tags =
+        capacity < SIZE_MAX ? reallocarray(NULL, capacity + 1, 2 * sizeof(rvli_tag *)) : NULL;
     if (transition->tags == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the set of tags");
     transition->touched = transition->tags + capacity + 1;

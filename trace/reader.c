@@ -482,9 +482,9 @@ const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file)
 
 void rvl_trace_reader_get_progress(const rvl_trace_reader *reader, rvl_trace_progress *progress_out)
 {
-    rvl_trace_progress progress = {.events = reader->events};
+    rvl_trace_progress progress = {.events = reader != NULL ? reader->events : 0};
     bool known = true;
-    for (uint32_t i = 0; i < reader->source_count; i++) {
+    for (uint32_t i = 0; reader != NULL && i < reader->source_count; i++) {
         const source *s = &reader->sources[i];
         progress.bytes_read += rvli_lines_bytes_read(s->lines);
         progress.bytes_total += rvli_lines_bytes_total(s->lines);

@@ -680,12 +680,12 @@ void rvl_model_close(rvl_model *model)
 
 const char *rvl_model_type(const rvl_model *model)
 {
-    return model->type;
+    return model != NULL ? model->type : "?";
 }
 
 uint64_t rvl_model_parameter_count(const rvl_model *model)
 {
-    return model->parameters;
+    return model != NULL ? model->parameters : 0;
 }
 
 /* ---- Tensors by name ---- */
@@ -709,6 +709,8 @@ static void name_tensor(void *user, const rvli_tensor *tensor)
 void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, void *user)
 {
     naming n = {fn, user};
+    if (model == NULL || fn == NULL)
+        return;
     rvli_model_walk(model, name_tensor, &n);
     rvli_tower_walk(model, name_tensor, &n);
 }

@@ -52,22 +52,27 @@ void rvl_model_step_close(rvl_model_step *step)
 
 uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term)
 {
-    return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.total : 0;
+    return step != NULL && (unsigned)term < RVL_MODEL_TERM_COUNT
+               ? step->terms.term[term].sizes.total
+               : 0;
 }
 
 size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_model_term term)
 {
-    return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.count : 0;
+    return step != NULL && (unsigned)term < RVL_MODEL_TERM_COUNT
+               ? step->terms.term[term].sizes.count
+               : 0;
 }
 
 const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term)
 {
-    return (unsigned)term < RVL_MODEL_TERM_COUNT ? rvli_term_tag(term, step->train) : "?";
+    return step != NULL && (unsigned)term < RVL_MODEL_TERM_COUNT ? rvli_term_tag(term, step->train)
+                                                                 : "?";
 }
 
 uint64_t rvl_model_step_token_count(const rvl_model_step *step)
 {
-    return step->terms.tokens;
+    return step != NULL ? step->terms.tokens : 0;
 }
 
 rvl_status rvl_model_step_get_device(const rvl_model_step *step, rvl_trace_device *device_out,

@@ -63,6 +63,7 @@ from ._wake import (
     options_of,
     order_of,
 )
+from ._unique import Unique
 from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,
@@ -81,7 +82,7 @@ AnyContext = TypeVar("AnyContext", bound="Context")
 OPEN_CONTEXTS: weakref.WeakValueDictionary[int, Context] = weakref.WeakValueDictionary()
 
 
-class Context:
+class Context(Unique):
     """GPU memory by tags, on one backend. All methods may be called from any thread.
 
     A ``with`` block, the garbage collector and the end of the process close it. In a forked child
@@ -446,7 +447,10 @@ class Context:
         try:
             yield
         except Vetoed as veto:
-            raise veto from self._handle.callbacks.take_veto()
+            raised = self._handle.callbacks.take_veto()
+            if raised is not None and not isinstance(raised, Exception):
+                raise raised from veto  # KeyboardInterrupt, SystemExit: nobody catches a veto for them
+            raise veto from raised
 
     def _move(
         self,
@@ -795,7 +799,7 @@ class Context:
         return Recording(self, self._handle, path_bytes(path, "the file of a recording"))
 
 
-class Recording:
+class Recording(Unique):
     """A recording, as Context.record() returns it."""
 
     def __init__(self, context: Context, handle: Handle, path: bytes) -> None:

@@ -63,7 +63,7 @@ class Callbacks:
             name, before, _after = self._of_tag.get(tag, ("", None, None))
             if before is not None:
                 before(name)
-        except BaseException as raised:  # KeyboardInterrupt vetoes too
+        except BaseException as raised:  # KeyboardInterrupt vetoes, too, and is raised again
             self._thread.raised = raised
             return _c.ERR_VETOED
         return _c.OK

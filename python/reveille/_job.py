@@ -26,6 +26,7 @@ from . import _c
 from ._handle import Ended
 from ._results import Forecast
 from ._sizes import whole
+from ._unique import Unique
 from .errors import InvalidArgument, JobAborted, ReveilleError, TimedOut, check
 
 GROUP_TIMEOUT_S = 60.0
@@ -135,7 +136,7 @@ class JobForecast(NamedTuple):
         return f"rank {self.worst} of {len(self.ranks)}: {self.ranks[self.worst]}"
 
 
-class Job:
+class Job(Unique):
     """The ranks that move together: a store, and who this process is.
 
     All ranks make the same calls in the same order. ``name`` keeps their keys apart from the other

@@ -49,7 +49,10 @@ def name_bytes(name: str, what: str) -> bytes:
         raise InvalidArgument(f"{what} must be a str, not {name!r}")
     if "\0" in name:
         raise InvalidArgument(f"{what} must not contain a NUL: {name!r}")
-    return name.encode()
+    try:
+        return name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{what} must be text that UTF-8 can hold: {name!r}") from error
 
 
 def path_bytes(path: Any, what: str) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any, Callable
 from . import _c
 from ._handle import Ended, Handle
 from ._options import address_of
+from ._unique import Unique
 from .errors import InvalidArgument, ReveilleError, TimedOut, check
 
 FOREVER = (1 << 64) - 1
@@ -71,7 +72,7 @@ class PreparedStart(Started):
         super().__del__()
 
 
-class Wake:
+class Wake(Unique):
     """A resume that goes on: what ``resume(..., wait=False)`` answers."""
 
     def __init__(

@@ -61,7 +61,7 @@ class Collector:
             backups.add_metric([device.device, "host"], device.host_backup_bytes)
             backups.add_metric([device.device, "disk"], device.disk_backup_bytes)
         for each in now.transitions:
-            labels = [each.operation, ",".join(each.tags)]
+            labels = [each.operation, _list_of(each.tags)]
             seconds.add_metric(labels, count_value=each.count, sum_value=each.seconds)
             moved.add_metric(labels, each.bytes)
             copied.add_metric(labels, each.copied_bytes)
@@ -71,6 +71,11 @@ class Collector:
         for store in now.stores:
             _add_store(store, *of_stores)
         return families
+
+
+def _list_of(tags: Iterable[str]) -> str:
+    """With commas between, and those of a tag escaped: `a,b` is not the tags a and b."""
+    return ",".join(tag.replace("\\", "\\\\").replace(",", "\\,") for tag in tags)
 
 
 def _add_store(

@@ -237,6 +237,10 @@ static void misuse_is_answered(void **state)
     assert_int_equal(rvl_pause(context, &unknown, 1, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_resume(context, &unknown, 1, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_pause(context, NULL, 1, NULL), RVL_ERR_INVALID);
+    /* Counts with sizes that wrap: there is no memory for them, and none that is too small. */
+    for (size_t count = SIZE_MAX; count > SIZE_MAX / 32;
+         count = count / 2 + 1 - (count == SIZE_MAX))
+        assert_int_equal(rvl_pause(context, &unknown, count, NULL), RVL_ERR_HOST_OOM);
     assert_int_equal(rvl_free(context, 12345), RVL_ERR_INVALID);
     assert_int_equal(rvl_stage(context, ""), RVL_ERR_INVALID);
     assert_int_equal(rvl_stage(context, NULL), RVL_ERR_INVALID);

@@ -475,6 +475,22 @@ def value(registry, name, **labels):
     return registry.get_sample_value(f"reveille_{name}", labels)
 
 
+def test_prometheus_tells_a_tag_with_a_comma_from_two(prometheus):
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    registry.register(prometheus.collector())
+    with reveille.Context("sim", devices="80MiB", memory="accounted") as gpu:
+        for tag in ("a,b", "a", "b"):
+            gpu.alloc(2 * MIB, tag)
+        gpu.pause("a,b")
+        gpu.pause("a", "b")
+        for tags, moved in (("a\\,b", 2 * MIB), ("a,b", 4 * MIB)):
+            call = {"operation": "pause", "tags": tags}
+            assert value(registry, "transition_seconds_count", **call) == 1
+            assert value(registry, "transition_bytes_total", **call) == moved
+
+
 def test_prometheus_has_the_same_numbers(gpu, prometheus):
     from prometheus_client import CollectorRegistry
 
