@@ -67,6 +67,7 @@ from ._unique import Unique
 from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,
+    InvalidState,
     NotFound,
     NotSupported,
     ReveilleError,
@@ -561,7 +562,19 @@ class Context(Unique):
         self, tags: Sequence[str], options: _c.ResumeOptions, job: Job | None, timeout: float
     ) -> Wake:
         """Starts alone, or when all ranks of a job have their memory."""
-        end = MOVES.start("resume", tags, lambda: self._reading(tags), lambda: self.clock_ns)
+        # The wake is kept until it has ended. It must not keep the context, which closes when
+        # nobody has it any more, and waits for the wake then.
+        own = weakref.ref(self)
+
+        def context() -> Context:
+            found = own()
+            if found is None:
+                raise InvalidState("the context is closed")
+            return found
+
+        end = MOVES.start(
+            "resume", tags, lambda: context()._reading(tags), lambda: context().clock_ns
+        )
         wake = Wake([], end)
 
         def prepare(prepared: list[Move]) -> None:

@@ -2,8 +2,10 @@
 """A wake in order: resume(wait=False), ready() and wait(), on simulated devices and in regions."""
 
 import ctypes
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 import reveille
@@ -33,6 +35,21 @@ def asleep(gpu):
 
 def holds(layer, i):
     return ctypes.string_at(layer, BYTES) == bytes([i + 1]) * BYTES
+
+
+def test_a_context_that_nobody_has_closes_behind_its_wake():
+    threads = threading.active_count()
+    gone = []
+    for _ in range(50):
+        gpu = reveille.Context("sim", devices="64MiB")
+        gpu.alloc(4 * MIB, "weights", backup="host")
+        gpu.pause()
+        gpu.resume(wait=False)
+        gone.append(weakref.ref(gpu))
+        del gpu
+    gc.collect()
+    assert [each() for each in gone] == [None] * 50
+    assert threading.active_count() == threads
 
 
 def test_all_arrive(gpu):
