@@ -173,7 +173,7 @@ static int check(const arguments *parsed, const option_line *line, int words)
     if (parsed->output == NULL)
         return options_refuse(&model_spec, "model: say where the trace goes with -o TRACE");
     for (size_t i = 0; (option = options_at(&model_spec, i)) != NULL; i++) {
-        if ((line->given >> i & 1) == 0)
+        if (!line->given[i])
             continue;
         const char *why = model_setting_idle(&parsed->options, option->name, NULL);
         if (why != NULL)

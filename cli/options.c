@@ -18,7 +18,6 @@
 #include "document.h"
 #include "reveille/version.h"
 
-#define OPTIONS_MAX 64 /* as many as option_line.given has bits */
 #define FIRST_OPTION 256
 
 static int answer_help(const command_spec *command, const option_spec *option, char *value,
@@ -490,7 +489,7 @@ static int take_option(const command_spec *command, int answer, const char *word
         return refuse_unknown(command, word);
     size_t index =
         answer >= FIRST_OPTION ? (size_t)(answer - FIRST_OPTION) : index_of_letter(command, answer);
-    line->given |= UINT64_C(1) << index;
+    line->given[index] = true;
     return set_value(command, options_at(command, index), optarg, arguments);
 }
 
@@ -547,7 +546,7 @@ bool options_given(const command_spec *command, const option_line *line, const c
     const option_spec *option;
     for (size_t i = 0; (option = options_at(command, i)) != NULL; i++) {
         if (option->kind != OPTION_GROUP && strcmp(option->name, name) == 0)
-            return (line->given >> i & 1) != 0;
+            return line->given[i];
     }
     return false;
 }

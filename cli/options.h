@@ -79,10 +79,13 @@ struct command_spec {
 /* The i-th entry of a command, those that all commands have behind its own; NULL: no more. */
 const option_spec *options_at(const command_spec *command, size_t i);
 
+/* The most options, and titles of groups, that a command has. */
+#define OPTIONS_MAX 128
+
 typedef struct option_line {
-    int status;     /* where options_parse() says false: the exit status */
-    int first;      /* argv[first] and on are the other words */
-    uint64_t given; /* by index in the table */
+    int status;              /* where options_parse() says false: the exit status */
+    int first;               /* argv[first] and on are the other words */
+    bool given[OPTIONS_MAX]; /* by index in the table */
 } option_line;
 
 /*

@@ -155,8 +155,9 @@ const command_spec plan_spec = {
              "[OPTION]... TRACE|SNAPSHOT... --sweep [--max TAG]\n"
              "[OPTION]... --model CONFIG.json... --sweep [--max TAG]",
     .description =
-        "Finds the largest size of a tag at which every stage fits, to the granule, and the stage "
-        "that binds; or works out all combinations of settings, and names the cheapest that fits: "
+        "Finds the largest size of a tag at which every stage fits and leaves the headroom, to the "
+        "granule, and the stage that binds; or works out all combinations of settings, and names "
+        "the cheapest that fits and leaves it: "
         "fewest GPUs, then the smallest of them. docs/plan.md in the sources has the rules.\n\n"
         "A list is values with commas between them; `--mem-fraction` takes FROM:TO:STEP, too, such "
         "as 0.6:0.9:0.05. `--device` and `--wake` apply to traces, too. A setting that cannot "
@@ -177,6 +178,7 @@ const command_spec plan_spec = {
              .help = "all combinations of the lists of values below",
              .usual = "one value of each",
              .field = FIELD(sweep)},
+            OPTION_OF_HEADROOM(FIELD(headroom)),
             {.kind = OPTION_CALL,
              .name = "model",
              .value = "CONFIG.json",
@@ -232,13 +234,15 @@ const command_spec plan_spec = {
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"0", "something fits"},
-                                  {"3", "nothing does; the nearest is shown"},
-                                  {"2", "bad usage or bad input, a trace without a stage, no case "
-                                        "that can be made"},
-                                  {"1", "an internal failure"},
-                                  {"130", "interrupted; what was done is shown"},
-                                  {NULL, NULL}},
+    .exits =
+        (const text_entry[]){
+            {"0", "something fits, and leaves the headroom"},
+            {"3", "nothing does, or nothing leaves the headroom; the nearest is shown"},
+            {"2", "bad usage or bad input, a trace without a stage, no case "
+                  "that can be made"},
+            {"1", "an internal failure"},
+            {"130", "interrupted; what was done is shown"},
+            {NULL, NULL}},
     .examples =
         (const text_entry[]){
             {"reveille plan traces/qwen2.5-32b-tp2-h200.rvt --max kv_cache",

@@ -152,6 +152,7 @@ static void set_case(plan_case *c, size_t number)
     }
     c->tag = arguments->tag;
     c->replay = (rvl_replay_options){.struct_size = sizeof c->replay};
+    verdict_ask(&arguments->headroom, &c->replay);
     if (c->model == NULL) {
         c->events = c->subject->events;
         c->replay.device = c->options.device;
@@ -196,14 +197,25 @@ static bool make_step(plan_case *c, bool *no_room_out)
 
 /* ---- What a replay says ---- */
 
-static bool all_fit(const rvl_replay *replay)
+/* PLAN_FITS, PLAN_TIGHT or PLAN_DOES_NOT_FIT. */
+static plan_state state_of(const rvl_replay *replay, uint64_t *headroom_bytes_out)
 {
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
         if (rvl_replay_get_device(replay, i, &device) != RVL_OK || !device.fits)
-            return false;
+            return PLAN_DOES_NOT_FIT;
     }
-    return true;
+    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK)
+        return PLAN_DOES_NOT_FIT;
+    *headroom_bytes_out = verdict.headroom_bytes;
+    return verdict.spare_bytes < verdict.headroom_bytes ? PLAN_TIGHT : PLAN_FITS;
+}
+
+static bool leaves_headroom(const rvl_replay *replay)
+{
+    uint64_t headroom_bytes;
+    return state_of(replay, &headroom_bytes) == PLAN_FITS;
 }
 
 /* Less room than the tightest stage so far? */
@@ -230,12 +242,13 @@ static void note_stage(const rvl_replay *replay, size_t index, uint32_t stage,
     outcome->capacity_bytes = device->capacity_bytes;
     outcome->peak_bytes = stats.peak_bytes;
     outcome->device = device->device;
+    outcome->doubt_bytes = device->capacity_doubt_bytes;
     snprintf(outcome->stage, sizeof outcome->stage, "%s", stats.name);
 }
 
 static void note_replay(const rvl_replay *replay, plan_outcome *outcome)
 {
-    outcome->state = all_fit(replay) ? PLAN_FITS : PLAN_DOES_NOT_FIT;
+    outcome->state = state_of(replay, &outcome->headroom_bytes);
     outcome->why[0] = '\0';
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
@@ -332,7 +345,7 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
         fail_replay(c, status);
         return status;
     }
-    *fits_out = all_fit(replay);
+    *fits_out = leaves_headroom(replay);
     if (c->scaled.granularity_bytes > 0)
         *guess_out = guess_granules(c, granules, room_of(replay, c->scaled.granularity_bytes));
     rvl_replay_close(replay);

@@ -24,6 +24,7 @@ static int code_of(const plan_arguments *arguments, const plan_outcome *outcome)
     switch (outcome->state) {
     case PLAN_FITS:
         return EXIT_FITS;
+    case PLAN_TIGHT:
     case PLAN_DOES_NOT_FIT:
         return EXIT_DOES_NOT_FIT;
     default:

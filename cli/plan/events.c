@@ -163,8 +163,7 @@ static rvl_status walk(const plan_events *events, visit_fn visit, void *user)
 static bool note_stage(void *user, const rvl_trace_event *event)
 {
     bool *has_stage = user;
-    *has_stage = *has_stage || event->kind == RVL_EVENT_STAGE ||
-                 event->kind == RVL_EVENT_ENTER;
+    *has_stage = *has_stage || event->kind == RVL_EVENT_STAGE || event->kind == RVL_EVENT_ENTER;
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include "command.h"
 #include "document.h"
 #include "model_set.h"
+#include "verdict.h"
 
 #define PLAN_NAME_BYTES 64
 #define PLAN_WHY_BYTES 384
@@ -37,7 +38,8 @@ typedef struct plan_arguments {
     const char *conductor;
     const char *snapshot_process; /* NULL: the default */
     uint32_t snapshot_device;
-    bool per_rank; /* each trace by itself: they are an axis "trace" */
+    option_headroom headroom; /* what a case must leave to be recommended */
+    bool per_rank;            /* each trace by itself: they are an axis "trace" */
     bool partial;
     bool sweep;
     option_document json;
@@ -119,7 +121,8 @@ rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, ui
 /* Nothing is known of a case that an interrupted sweep has left out. */
 typedef enum plan_state {
     PLAN_LEFT_OUT,
-    PLAN_FITS,
+    PLAN_FITS,  /* and leaves the headroom */
+    PLAN_TIGHT, /* fits, and leaves less */
     PLAN_DOES_NOT_FIT,
     PLAN_REFUSED,
     PLAN_FAILED
@@ -133,8 +136,10 @@ typedef struct plan_outcome {
     uint64_t peak_bytes;     /* there, in the stage that binds */
     uint64_t host_bytes;
     uint64_t transition_ns;
-    uint64_t largest_bytes; /* of the tag that was asked for; UINT64_MAX: it never binds */
-    uint64_t traced_bytes;  /* of that tag as it was */
+    uint64_t largest_bytes;  /* of the tag that was asked for; UINT64_MAX: it never binds */
+    uint64_t traced_bytes;   /* of that tag as it was */
+    uint64_t headroom_bytes; /* that the device with the least beyond it is to leave */
+    uint64_t doubt_bytes;    /* programs may get so much less of the device that binds */
     uint32_t mem_fraction_ppm;
     int device; /* index in the trace */
     char stage[PLAN_NAME_BYTES];
@@ -189,6 +194,12 @@ size_t plan_binding(const plan_outcome *outcomes, size_t count);
 
 /* How many cases there are outcomes of: the first ones. */
 size_t plan_done(const plan_outcome *outcomes, size_t count);
+
+/* Whether it fits, with the headroom or without. */
+static inline bool plan_is_in_bounds(const plan_outcome *outcome)
+{
+    return outcome->state == PLAN_FITS || outcome->state == PLAN_TIGHT;
+}
 
 /* Bytes that are missing where a case does not fit. */
 uint64_t plan_missing(const plan_outcome *outcome);

@@ -12,7 +12,7 @@
 #define HOLDERS_SHOWN 6
 #define NUMBER_TEXT_BYTES 24
 
-static const char *const state_words[] = {"", "yes", "no", "refused", "failed"};
+static const char *const state_words[] = {"", "yes", "tight", "no", "refused", "failed"};
 
 /* Takes root. */
 static int write_json(const plan_arguments *arguments, json_t *root)
@@ -112,7 +112,8 @@ static void print_verdict(const plan_arguments *arguments, const plan_outcome *o
         say("%s: at most %s (%" PRIu64 " bytes)", arguments->tag,
             format_size(outcome->largest_bytes, size), outcome->largest_bytes);
     else
-        say("%s: no size fits", arguments->tag);
+        say("%s: no size %s", arguments->tag,
+            outcome->state == PLAN_TIGHT ? "leaves the headroom" : "fits");
     if (outcome->largest_bytes == UINT64_MAX)
         return;
     if (outcome->mem_fraction_ppm > 0)
@@ -120,6 +121,8 @@ static void print_verdict(const plan_arguments *arguments, const plan_outcome *o
     if (outcome->traced_bytes > 0)
         printf("; the %s %s", arguments->trace_count > 0 ? "trace has" : "settings give",
                format_size(outcome->traced_bytes, size));
+    if (outcome->headroom_bytes > 0 && plan_is_in_bounds(outcome))
+        printf("; the headroom is %s", format_size(outcome->headroom_bytes, size));
     puts("");
 }
 
@@ -129,9 +132,12 @@ static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
     rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
     size_t count, listed = holders_of(replay, outcome, holders, &count);
     format_room(outcome, room);
-    say("  binds  stage %s on device %d: %s of %s, %s %s\n", outcome->stage, outcome->device,
+    say("  binds  stage %s on device %d: %s of %s, %s %s", outcome->stage, outcome->device,
         format_size(outcome->peak_bytes, peak), format_size(outcome->capacity_bytes, capacity),
         room[0] == '-' ? room + 1 : room, room[0] == '-' ? "missing" : "free");
+    if (outcome->doubt_bytes > 0)
+        say(" (in doubt: programs may get %s less)", format_size(outcome->doubt_bytes, peak));
+    puts("");
     for (size_t i = 0; i < listed && i < HOLDERS_SHOWN; i++)
         say("         %s/%s %s\n", holders[i].process,
             holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
@@ -164,10 +170,11 @@ static json_t *largest_json(const plan_outcome *outcome)
 static json_t *verdict_json(const plan_arguments *arguments, const plan_outcome *outcome,
                             const rvl_replay *replay)
 {
-    return json_pack("{s:i,s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:s}", "schema", 1, "tag", arguments->tag,
-                     "fits", outcome->state == PLAN_FITS, "unbounded",
+    return json_pack("{s:i,s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s}", "schema", 1, "tag",
+                     arguments->tag, "fits", outcome->state == PLAN_FITS, "unbounded",
                      outcome->largest_bytes == UINT64_MAX, "largest_bytes", largest_json(outcome),
-                     "mem_fraction", fraction_json(outcome->mem_fraction_ppm), "traced_bytes",
+                     "headroom_bytes", bytes_json(outcome->headroom_bytes), "mem_fraction",
+                     fraction_json(outcome->mem_fraction_ppm), "traced_bytes",
                      bytes_json(outcome->traced_bytes), "binding",
                      replay != NULL ? binding_json(replay, outcome) : json_null(), "why",
                      outcome->why);
@@ -312,15 +319,23 @@ static void add_row(table *rows, const plan_arguments *arguments, size_t number,
 static void print_choice(const plan_arguments *arguments, const plan_outcome *outcomes,
                          size_t count)
 {
-    char missing[SIZE_TEXT_BYTES];
+    char missing[SIZE_TEXT_BYTES], headroom[SIZE_TEXT_BYTES];
     size_t cheapest = plan_cheapest(outcomes, count);
     size_t number = cheapest != SIZE_MAX ? cheapest : plan_nearest(outcomes, count);
     if (number == SIZE_MAX) /* of an interrupted sweep: all were refused */
         return;
-    fputs(cheapest != SIZE_MAX ? "cheapest that fits:" : "nothing fits; nearest:", stdout);
+    bool tight = outcomes[number].state == PLAN_TIGHT;
+    fputs(cheapest != SIZE_MAX ? "cheapest that fits:"
+          : tight              ? "nothing leaves the headroom; nearest:"
+                               : "nothing fits; nearest:",
+          stdout);
     for (size_t i = 0; i < arguments->axis_count; i++)
         say(" --%s %s", arguments->axes[i].name, plan_value(arguments, number, i));
-    if (cheapest == SIZE_MAX && outcomes[number].stage[0] != '\0')
+    if (tight)
+        say(" (%s free in stage %s, of a headroom of %s)",
+            format_size(outcomes[number].capacity_bytes - outcomes[number].peak_bytes, missing),
+            outcomes[number].stage, format_size(outcomes[number].headroom_bytes, headroom));
+    else if (cheapest == SIZE_MAX && outcomes[number].stage[0] != '\0')
         say(" (%s missing in stage %s)", format_size(plan_missing(&outcomes[number]), missing),
             outcomes[number].stage);
     puts("");

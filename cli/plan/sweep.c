@@ -124,7 +124,7 @@ size_t plan_binding(const plan_outcome *outcomes, size_t count)
 {
     size_t binding = 0;
     for (size_t i = 0; i < count; i++) {
-        if (outcomes[i].state == PLAN_DOES_NOT_FIT)
+        if (outcomes[i].state == PLAN_DOES_NOT_FIT || outcomes[i].state == PLAN_TIGHT)
             return i;
         if (outcomes[i].largest_bytes < outcomes[binding].largest_bytes)
             binding = i;
@@ -138,6 +138,8 @@ static bool is_nearer(const plan_outcome *a, const plan_outcome *b)
     bool known[] = {a->stage[0] != '\0', b->stage[0] != '\0'};
     if (known[0] != known[1])
         return known[0];
+    if (plan_is_in_bounds(a) != plan_is_in_bounds(b))
+        return plan_is_in_bounds(a);
     if (plan_missing(a) != plan_missing(b))
         return plan_missing(a) < plan_missing(b);
     return is_cheaper(a, b);
@@ -147,7 +149,7 @@ size_t plan_nearest(const plan_outcome *outcomes, size_t count)
 {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
-        if (outcomes[i].state == PLAN_DOES_NOT_FIT &&
+        if ((outcomes[i].state == PLAN_DOES_NOT_FIT || outcomes[i].state == PLAN_TIGHT) &&
             (best == SIZE_MAX || is_nearer(&outcomes[i], &outcomes[best])))
             best = i;
     }

@@ -108,7 +108,7 @@ static bool plan(const remedy_question *asked, const char *tag, plan_outcome *ou
         plan_arguments_free(&arguments);
     }
     free(words);
-    return outcome_out->state == PLAN_DOES_NOT_FIT ||
+    return outcome_out->state == PLAN_DOES_NOT_FIT || outcome_out->state == PLAN_TIGHT ||
            (outcome_out->state == PLAN_FITS && outcome_out->largest_bytes != UINT64_MAX);
 }
 

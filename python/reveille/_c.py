@@ -500,6 +500,30 @@ class ReplayOptions(Sized):
     ]
 
 
+class Verdict(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", c_int),
+        ("device", c_int),
+        ("spare_bytes", c_uint64),
+        ("headroom_bytes", c_uint64),
+        ("refused_count", c_uint64),
+        ("cured_count", c_uint64),
+        ("process", c_char_p),
+        ("tag", c_char_p),
+        ("stage", c_char_p),
+        ("where", c_char_p),
+        ("requested_bytes", c_uint64),
+        ("free_bytes", c_uint64),
+        ("exit_status", c_uint32),
+        ("stage_number", c_uint32),
+        ("ended", c_bool),
+        ("by_signal", c_bool),
+        ("reserved", c_uint8 * 6),
+        ("text", c_char * 768),
+    ]
+
+
 class ReplayDevice(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -630,6 +654,8 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [c_void_p, c_size_t, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
     ),
+    "rvl_replay_get_verdict": (c_int, [c_void_p, POINTER(Verdict)]),
+    "rvl_verdict_keyword": (c_char_p, [c_int]),
     "rvl_replay_to_json": (c_int, [c_void_p, POINTER(c_void_p)]),
     "rvl_replay_close": (None, [c_void_p]),
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from . import _c
-from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, from_struct, holder_of
+from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, Verdict, from_struct, holder_of
 from ._sizes import Size, name_bytes, parse_size
 from .errors import (
     CorruptTrace,
@@ -107,6 +107,23 @@ class _Finished:
             stages=stages,
         )
 
+    def _verdict(self) -> Verdict:
+        struct = _c.Verdict()
+        self._call("get_verdict", struct)
+        return Verdict(
+            kind=_c.some_text(_c.replay().rvl_verdict_keyword(struct.kind)),
+            text=_c.some_text(struct.text),
+            spare_bytes=struct.spare_bytes,
+            headroom_bytes=struct.headroom_bytes,
+            refused_count=struct.refused_count,
+            process=_c.some_text(struct.process),
+            tag=_c.some_text(struct.tag),
+            stage=_c.some_text(struct.stage),
+            where=_c.some_text(struct.where),
+            requested_bytes=struct.requested_bytes,
+            free_bytes=struct.free_bytes,
+        )
+
     def _json(self) -> str:
         string = _c.Owned(_c.core().rvl_string_free)
         self._call("to_json", string)
@@ -120,6 +137,7 @@ class _Finished:
             event_count=library.rvl_replay_event_count(self._handle, skipped),
             skipped_events=skipped.value,
             devices=tuple(self._device(index) for index in devices),
+            verdict=self._verdict(),
             json=self._json(),
         )
 

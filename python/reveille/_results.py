@@ -264,17 +264,43 @@ class ReplayDevice:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What a run comes to, in the words of `reveille run`; str() gives them.
+
+    kind: "fits", "tight", "survived refusals", "out of memory", "no refusals recorded", "failed" or
+    "no gpu". refused_count: requests that were refused, and not granted at the next try. where: the
+    program's line of the request that the verdict names, such as "train.py:23"; "" if unknown.
+    """
+
+    kind: str
+    text: str
+    spare_bytes: int
+    headroom_bytes: int
+    refused_count: int
+    process: str
+    tag: str
+    stage: str
+    where: str
+    requested_bytes: int
+    free_bytes: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Replay:
     """Result of a replay. json: the same as `reveille replay --json` prints."""
 
     event_count: int
     skipped_events: int
     devices: tuple[ReplayDevice, ...]
+    verdict: Verdict
     json: str = field(repr=False)
 
     @property
     def fits(self) -> bool:
-        """Whether every device has enough memory at every instant."""
+        """Whether every device has enough memory at every instant, and no recorded program failed."""
         return all(device.fits for device in self.devices)
 
     @property

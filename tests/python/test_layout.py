@@ -12,7 +12,7 @@ from conftest import SOURCE
 from reveille import _c, errors
 
 HEADERS = ("context", "cuda", "memory", "parts", "record", "replay", "sim", "sleep", "stats", "status", "trace",
-           "store", "transition", "wake")  # fmt: skip
+           "store", "transition", "verdict", "wake")  # fmt: skip
 POINTER_TYPE = type(ctypes.POINTER(ctypes.c_int))
 
 
@@ -61,7 +61,7 @@ def test_structs_lie_as_in_c(compiled):
             expected[expressions[-1]] = getattr(struct, field).offset
             expressions.append(f"sizeof((({c_name(struct)} *)0)->{field})")
             expected[expressions[-1]] = getattr(struct, field).size
-    assert len(structs()) == 29
+    assert len(structs()) == 30
     assert dict(zip(expressions, compiled(expressions))) == expected
 
 
@@ -75,7 +75,7 @@ def test_fields_are_all_there(source):
         body = re.sub(r"#.*", "", body)
         if struct in (_c.CostModel, _c.CostWaits, _c.DeviceStats, _c.DriverUse):  # by an X-macro
             continue
-        fields = re.findall(r"(\w+)(?:\[\d+\])?;", body)
+        fields = re.findall(r"(\w+)(?:\[\w+\])?;", body)
         assert [field for field, *_rest in struct._fields_] == fields, name
 
 

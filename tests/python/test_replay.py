@@ -19,6 +19,28 @@ def golden_trace(source):
     return source / "traces" / "qwen2.5-32b-tp2-h200.rvt"
 
 
+def test_the_verdict_of_a_program_that_died(tmp_path):
+    trace = tmp_path / "run.rvt"
+    head = HEADER.replace("trace 1.0", "trace 1.2").replace("pid=0", "pid=7 refusals=yes")
+    events = (
+        "stage 1 engine 0 train\nalloc 2 engine 0 1 0 2097152 weights\n"
+        "refuse 3 engine 0 0 4194304 2097152 kv at=train.py:23\n"
+    )
+    trace.write_text(head + events + "ended 4 engine 0 exit=1\nend 4\n")
+    verdict = reveille.replay(trace).verdict
+    assert (verdict.kind, verdict.refused_count) == ("out of memory", 1)
+    assert (verdict.stage, verdict.where, verdict.requested_bytes) == ("train", "train.py:23", 4194304)
+    assert str(verdict) == (
+        "out of memory: engine/kv asked for 4.0 MiB of device 0 with 2.0 MiB free, in train, at "
+        "train.py:23; the command failed with exit status 1"
+    )
+    assert not reveille.replay(trace).fits
+    trace.write_text(head + events + "ended 4 engine 0 exit=0\nend 4\n")
+    result = reveille.replay(trace)
+    assert (result.verdict.kind, result.fits) == ("survived refusals", True)
+    assert "2.0 MiB free, in train, at train.py:23" in str(result.verdict)
+
+
 def test_replay_tells_every_stage(source):
     result = reveille.replay(golden_trace(source))
     device = result.devices[0]
