@@ -78,15 +78,75 @@ typedef struct stage_table {
     uint64_t capacity_bytes;
 } stage_table;
 
+/* ---- A row for each name ---- */
+
+#define NAMES_MAX 256u /* of more, each stage has its row */
+
+/* The stages of a name: how many, and the largest. */
+typedef struct named {
+    const char *mark;
+    uint64_t count;
+    uint64_t peak_bytes;
+    uint32_t largest;
+} named;
+
+typedef struct names {
+    uint32_t count; /* 0: each stage has a row of its own */
+    named list[NAMES_MAX];
+} names;
+
+/* Of several processes, or of ranges, a name comes very often: its largest stage stands for all. */
+static void collect_names(const rvl_replay *replay, size_t device, uint32_t stages, names *found)
+{
+    found->count = 0;
+    for (uint32_t i = 0; i < stages; i++) {
+        rvl_stage_stats stats = {.struct_size = sizeof stats};
+        rvl_replay_mark mark = {.struct_size = sizeof mark};
+        uint32_t at = 0;
+        bool known = rvl_replay_get_stage(replay, device, i, &stats, NULL) == RVL_OK &&
+                     rvl_replay_get_mark(replay, device, i, &mark) == RVL_OK &&
+                     (mark.flags & RVL_REPLAY_MARK_OF_PROCESS) != 0;
+        while (known && at < found->count && strcmp(found->list[at].mark, stats.mark) != 0)
+            at++;
+        if (!known || at == NAMES_MAX) {
+            found->count = 0;
+            return;
+        }
+        named *each = &found->list[at];
+        if (at == found->count) {
+            *each = (named){.mark = stats.mark, .largest = i};
+            found->count++;
+        }
+        if (stats.peak_bytes > each->peak_bytes) {
+            each->peak_bytes = stats.peak_bytes;
+            each->largest = i;
+        }
+        each->count += mark.count;
+    }
+}
+
+/* "forward x50, most in #37"; the caller frees it. NULL: no memory. */
+static char *row_name(const rvl_stage_stats *stats, uint64_t count)
+{
+    char *text = NULL;
+    char *shown = printable(count > 1 ? stats->mark : stats->name);
+    if (shown == NULL || count <= 1)
+        return shown;
+    int length = asprintf(&text, "%s x%" PRIu64 ", most in %s", shown, count,
+                          strcmp(stats->name, stats->mark) != 0 ? strrchr(stats->name, '#') : "#1");
+    free(shown);
+    return length >= 0 ? text : NULL;
+}
+
 /* A row of a stage: its widths, or, to_print, itself. Only what is printed lists its holders. */
-static bool show_stage(const stage_table *shown, uint32_t stage, bool to_print)
+static bool show_stage(const stage_table *shown, uint32_t stage, uint64_t count, bool to_print)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
     bool over_budget = false;
     char sizes[4][SIZE_TEXT_BYTES], seconds[32];
     if (rvl_replay_get_stage(shown->replay, shown->device, stage, &stats, &over_budget) != RVL_OK)
         return false;
-    char *name = printable(stats.name);
+    char *name = row_name(&stats, count);
     char *holders =
         to_print ? holders_text(shown->replay, shown->device, stage, stats.peak_bytes) : strdup("");
     bool ok = name != NULL && holders != NULL;
@@ -120,12 +180,19 @@ static bool print_stages(const rvl_replay *replay, size_t index, const rvl_repla
                                .replay = replay,
                                .device = index,
                                .capacity_bytes = device->capacity_bytes};
-    bool ok = shown.rows != NULL;
-    for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
-        ok = show_stage(&shown, stage, false);
-    ok = ok && table_print(shown.rows, "  ");
-    for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
-        ok = show_stage(&shown, stage, true);
+    names *found = calloc(1, sizeof *found);
+    bool ok = shown.rows != NULL && found != NULL;
+    if (ok)
+        collect_names(replay, index, device->stage_count, found);
+    uint32_t rows = ok && found->count > 0 ? found->count : device->stage_count;
+    for (int to_print = 0; to_print <= 1; to_print++) {
+        ok = ok && (to_print == 0 || table_print(shown.rows, "  "));
+        for (uint32_t i = 0; ok && i < rows; i++)
+            ok = found->count > 0 ? show_stage(&shown, found->list[i].largest, found->list[i].count,
+                                               to_print > 0)
+                                  : show_stage(&shown, i, 1, to_print > 0);
+    }
+    free(found);
     table_free(shown.rows);
     return ok;
 }

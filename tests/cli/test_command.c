@@ -92,6 +92,22 @@ static void test_fits(void **state)
     assert_null(strstr(answer.out, " \n"));
 }
 
+/* Of ranges each name has one row, which is that of the largest. */
+static void test_a_row_for_each_name(void **state)
+{
+    (void)state;
+    folder_write(TRACE, "reveille-trace 1.2\nclock boot=- mono_ns=0 wall_ns=0\n"
+                        "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
+                        "process e pid=0\n"
+                        "enter 1 e 0 1 forward\nalloc 2 e 0 1 0 104857600 t\nleave 3 e 0 1\n"
+                        "enter 4 e 0 2 forward\nalloc 5 e 0 2 0 209715200 t\nleave 6 e 0 2\n"
+                        "free 7 e 0 2\nenter 8 e 0 3 forward\nleave 9 e 0 3\nend 9\n");
+    RUN("replay", trace_path);
+    check_status(0);
+    check_contains(answer.out, "\n  forward x3, most in #2  300.0 MiB");
+    assert_null(strstr(answer.out, "\n  forward#"));
+}
+
 static void test_does_not_fit(void **state)
 {
     (void)state;
@@ -876,6 +892,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_a_row_for_each_name),
         cmocka_unit_test(test_does_not_fit),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_json),
