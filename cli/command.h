@@ -66,6 +66,11 @@ int explain_replay(rvl_status status);
 /* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
 int describe_replay(rvl_status status, char *text, size_t size);
 
+/* ---- kinds.c ---- */
+
+/* Of a file that cannot be read: the command that may read it, as a line on stderr. */
+void kinds_hint(const char *path);
+
 /* ---- terminal.c ---- */
 
 /* Whether the standard output is to have colours: as --color says, or where it is a terminal. */

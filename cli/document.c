@@ -66,7 +66,10 @@ int document_write(const option_document *asked, document_fn write, const void *
     if (!asked->wanted)
         return 0;
     int status = asked->path != NULL ? output_open(asked->path, &file) : 0;
-    return status != 0 ? status : output_finish(&file, write(file.stream, user));
+    status = status != 0 ? status : output_finish(&file, write(file.stream, user));
+    if (status == 0 && asked->path != NULL)
+        output_tell(asked->path, NULL);
+    return status;
 }
 
 static bool write_text(FILE *out, const void *text)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille manual: the pages of section 1, made from the tables of the commands. */
 #include <ctype.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "commands.h"
@@ -13,16 +16,19 @@
 
 const command_spec manual_spec = {
     .name = "manual",
-    .summary = "print the manual page of a command",
+    .summary = "show the manual page of a command",
     .usage = "[COMMAND]",
-    .description = "Prints the manual page of a command, or that of reveille itself, as troff for "
-                   "man(1). Installed pages were made so; this is for where there are none, such "
-                   "as an installation by pip.",
+    .description = "Shows the manual page of a command, or that of reveille itself: on a terminal "
+                   "by man(1) or mandoc(1), or as the help where neither is installed. Elsewhere, "
+                   "such as in a pipe or a file, it is troff. Installed pages were made so; this "
+                   "is for where there are none, such as an installation by pip.",
     .options = (const option_spec[]){{.kind = OPTION_END}},
     .exits =
         (const text_entry[]){{"0", "printed"}, {"2", "there is no such command"}, {NULL, NULL}},
     .examples =
-        (const text_entry[]){{"reveille manual replay | man -l -", "Read a page."}, {NULL, NULL}},
+        (const text_entry[]){{"reveille manual replay", "Read a page."},
+                             {"reveille manual replay > reveille-replay.1", "Keep it, as troff."},
+                             {NULL, NULL}},
     .see_also = "reveille(1), man(1)",
 };
 
@@ -223,6 +229,60 @@ static void print_page(const command_spec *command)
     print_text(command->see_also);
 }
 
+/* ---- On a terminal ---- */
+
+/* Those that render a page from their standard input and show it by a pager. */
+static const char *const renderers[] = {"command -v man >/dev/null 2>&1 && exec man -l -",
+                                        "command -v mandoc >/dev/null 2>&1 && exec mandoc -a"};
+
+/* The page as text, which the caller frees. In glibc `stdout` is a variable. NULL: no memory. */
+static char *page_text(const command_spec *command)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *terminal = stdout, *page = open_memstream(&text, &size);
+    if (page == NULL)
+        return NULL;
+    stdout = page;
+    print_page(command);
+    stdout = terminal;
+    if (fclose(page) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* A reader may leave the pager before all of the page has gone there. */
+static bool render(const char *renderer, const char *page)
+{
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+    FILE *to = popen(renderer, "w");
+    if (to != NULL)
+        fputs(page, to);
+    bool shown = to != NULL && pclose(to) == 0;
+    signal(SIGPIPE, before);
+    return shown;
+}
+
+/* Roff is for programs: on a terminal it is rendered, or, where nothing renders it, the help. */
+static int show_page(const command_spec *command)
+{
+    if (isatty(STDOUT_FILENO) != 1) {
+        print_page(command);
+        return EXIT_FITS;
+    }
+    char *page = page_text(command);
+    if (page == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    bool shown = false;
+    for (size_t i = 0; !shown && i < sizeof renderers / sizeof *renderers; i++)
+        shown = render(renderers[i], page);
+    free(page);
+    if (!shown)
+        help_print(command);
+    return EXIT_FITS;
+}
+
 int command_manual(int argc, char **argv)
 {
     option_line line;
@@ -231,12 +291,10 @@ int command_manual(int argc, char **argv)
     if (argc - line.first > 1)
         return options_refuse(&manual_spec, "manual: name one command");
     if (line.first == argc) {
-        print_page(&reveille_spec);
-        return EXIT_FITS;
+        return show_page(&reveille_spec);
     }
     const subcommand *found = commands_find(argv[line.first]);
     if (found == NULL)
         return EXIT_BAD_INPUT;
-    print_page(found->spec);
-    return EXIT_FITS;
+    return show_page(found->spec);
 }

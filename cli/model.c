@@ -243,6 +243,8 @@ static int write_step(const arguments *parsed, const rvl_model *model, const rvl
     int code = write_trace(step, parsed->output);
     if (code == 0 && !print_step(model, step, parsed->output))
         code = complain(EXIT_INTERNAL, "out of host memory");
+    if (code == 0)
+        output_tell(parsed->output, "reveille replay %s");
     return code;
 }
 

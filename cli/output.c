@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -98,6 +100,49 @@ int output_finish(output_file *output, bool whole)
     int status = end_file(output, whole) == RVL_OK ? 0 : complain_last();
     output_abandon(output);
     return status;
+}
+
+/* Within single quotes, unless a shell takes all of it as it is. The caller frees it. */
+static char *quoted(const char *path)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-";
+    char *shown_path = printable(path), *text = NULL;
+    size_t size = 0;
+    if (shown_path == NULL || shown_path[strspn(shown_path, plain)] == '\0')
+        return shown_path;
+    FILE *out = open_memstream(&text, &size);
+    for (const char *at = shown_path; out != NULL && *at != '\0'; at++)
+        fprintf(out, *at == '\'' ? "'\\%c'" : "%c", *at);
+    free(shown_path);
+    if (out == NULL || fclose(out) != 0)
+        return NULL;
+    char *all = NULL;
+    int length = asprintf(&all, "'%s'", text);
+    free(text);
+    return length >= 0 ? all : NULL;
+}
+
+void output_tell(const char *path, const char *next)
+{
+    if (isatty(STDERR_FILENO) != 1)
+        return;
+    char *name = quoted(path);
+    fflush(stdout);
+    if (name != NULL)
+        fprintf(stderr, "wrote %s", name);
+    for (const char *at = next; name != NULL && at != NULL && *at != '\0'; at++) {
+        if (at == next)
+            fputs("; next: ", stderr);
+        if (at[0] == '%' && at[1] == 's') {
+            fputs(name, stderr);
+            at++;
+        } else {
+            putc(*at, stderr);
+        }
+    }
+    fputs(name != NULL ? "\n" : "", stderr);
+    free(name);
 }
 
 void output_abandon(output_file *output)

@@ -32,6 +32,12 @@ output_file output_to_stdout(void);
  */
 int output_finish(output_file *output, bool whole);
 
+/*
+ * On a terminal, a line on stderr: what was written, and what to do with it next, such as "reveille
+ * replay %s", in which %s becomes the name as a shell takes it. next NULL: nothing.
+ */
+void output_tell(const char *path, const char *next);
+
 /* Removes a file that was begun. It has been said why. */
 void output_abandon(output_file *output);
 

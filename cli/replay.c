@@ -176,7 +176,13 @@ int explain_replay(rvl_status status)
 {
     char text[EXPLANATION_BYTES];
     int code = describe_replay(status, text, sizeof text);
-    return complain(code, "%s", text);
+    rvl_error error = *rvli_error_get();
+    complain(code, "%s", text);
+    /* At its first byte a file turns out to be of another kind. */
+    if (error.status == status && code == EXIT_BAD_INPUT && error.file[0] != '\0' &&
+        (error.line == 0 || (error.line == 1 && error.column <= 1)))
+        kinds_hint(error.file);
+    return code;
 }
 
 static bool write_text(void *user, const char *text, size_t size)

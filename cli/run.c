@@ -303,6 +303,8 @@ static int run_into(arguments *parsed, const char *library, const char *trace, r
     if (code != 0)
         return code;
     int shown = show(parsed, trace);
+    if (kept != NULL)
+        output_tell(parsed->output, "reveille report %s -o run.html");
     return told != 0 ? told : shown;
 }
 

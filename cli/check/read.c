@@ -16,6 +16,7 @@
 
 typedef struct reading {
     check_file *file;
+    json_t *places;    /* of keys; NULL: the file is JSON */
     const char *check; /* name of the one that is read; NULL: none */
     double tolerance_percent;
     option_headroom headroom;
@@ -44,17 +45,41 @@ static bool no_memory(const reading *r)
     return refuse(r, "out of host memory");
 }
 
+/* The same of a key: "FILE:LINE:COLUMN: ", where that is known. */
+static bool refuse_at(const reading *r, const json_t *object, const char *key, const char *what)
+{
+    int line = 0, column = 0;
+    bool known = false;
+#ifdef RVL_HAVE_TOML
+    known = r->places != NULL && check_toml_place(r->places, object, key, &line, &column);
+#else
+    (void)object, (void)key;
+#endif
+    if (!known)
+        return refuse(r, "%s", what);
+    complain(EXIT_BAD_INPUT, "%s:%d:%d: %s%s%s%s", r->file->path, line, column,
+             r->check != NULL ? "check " : "", r->check != NULL ? r->check : "",
+             r->check != NULL ? ": " : "", what);
+    return false;
+}
+
 /* ---- Values ---- */
 
-static bool refuse_key(const reading *r, const char *key, const char *what,
+static bool refuse_key(const reading *r, const json_t *object, const char *key, const char *what,
                        const char *const *known)
 {
-    for (size_t i = 0; known[i] != NULL; i++) {
-        if (suggest_matches(key, known[i]))
-            return refuse(r, "unknown key \"%s\" in %s: is it \"%s\"? docs/check.md lists them",
-                          key, what, known[i]);
-    }
-    return refuse(r, "unknown key \"%s\" in %s: docs/check.md lists them", key, what);
+    char text[CHECK_TEXT_BYTES];
+    const char *meant = NULL;
+    for (size_t i = 0; known[i] != NULL && meant == NULL; i++)
+        meant = suggest_matches(key, known[i]) ? known[i] : NULL;
+    if (meant != NULL)
+        snprintf(text, sizeof text,
+                 "unknown key \"%.128s\" in %s: is it \"%s\"? docs/check.md lists them", key, what,
+                 meant);
+    else
+        snprintf(text, sizeof text, "unknown key \"%.128s\" in %s: docs/check.md lists them", key,
+                 what);
+    return refuse_at(r, object, key, text);
 }
 
 static bool check_keys(const reading *r, const json_t *object, const char *what,
@@ -68,7 +93,7 @@ static bool check_keys(const reading *r, const json_t *object, const char *what,
         while (known[i] != NULL && strcmp(known[i], key) != 0)
             i++;
         if (known[i] == NULL)
-            return refuse_key(r, key, what, known);
+            return refuse_key(r, object, key, what, known);
     }
     return true;
 }
@@ -272,9 +297,12 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
         const char *word = setting_text(value, text);
         if (strcmp(name, "device") == 0 || strcmp(name, "wake") == 0)
             return refuse(r, "\"%s\" is no setting here: it is a key of the check itself", name);
-        if (word == NULL || !model_set(&item->options, name, word, why))
-            return refuse(r, "setting %s: %s", name,
-                          word != NULL ? why : "expected a string, a number, true or false");
+        if (word == NULL || !model_set(&item->options, name, word, why)) {
+            char said[CHECK_TEXT_BYTES];
+            snprintf(said, sizeof said, "setting %.64s: %.400s", name,
+                     word != NULL ? why : "expected a string, a number, true or false");
+            return refuse_at(r, settings, name, said);
+        }
     }
     return check_settings_matter(r, settings, item);
 }
@@ -442,7 +470,10 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
     r->check = NULL;
     if (!json_is_object(object))
         return refuse(r, "\"checks\": expected a list of objects");
-    if (!read_string(r, object, "name", &item->name) ||
+    r->check = json_string_value(json_object_get(object, "name"));
+    bool known = check_keys(r, object, "a check", keys);
+    r->check = NULL;
+    if (!known || !read_string(r, object, "name", &item->name) ||
         (item->name == NULL && !refuse(r, "a check without a \"name\"")))
         return false;
     for (const check_item *other = r->file->items; other < item; other++) {
@@ -453,10 +484,9 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
     item->tolerance_percent = r->tolerance_percent;
     item->headroom = r->headroom;
     item->no_refusals = r->no_refusals;
-    return check_keys(r, object, "a check", keys) && read_subject(r, object, item) &&
-           read_wake(r, object, item) && read_settings(r, object, item) &&
-           read_devices(r, object, item) && read_budgets(r, object, item) &&
-           read_string(r, object, "conductor", &item->conductor) &&
+    return read_subject(r, object, item) && read_wake(r, object, item) &&
+           read_settings(r, object, item) && read_devices(r, object, item) &&
+           read_budgets(r, object, item) && read_string(r, object, "conductor", &item->conductor) &&
            read_tolerance(r, object, &item->tolerance_percent) &&
            read_headroom(r, object, &item->headroom) &&
            read_flag(r, object, "no_refusals", &item->no_refusals);
@@ -504,7 +534,7 @@ static bool ends_with(const char *path, const char *end)
     return length >= tail && strcmp(path + length - tail, end) == 0;
 }
 
-static json_t *load(const char *path, json_error_t *error)
+static json_t *load(const char *path, json_error_t *error, json_t **places_out)
 {
     struct stat found;
     if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) { /* no JSON, as jansson has it */
@@ -514,8 +544,9 @@ static json_t *load(const char *path, json_error_t *error)
     if (!ends_with(path, ".toml"))
         return json_load_file(path, JSON_REJECT_DUPLICATES, error);
 #ifdef RVL_HAVE_TOML
-    return check_toml_load(path, error);
+    return check_toml_load(path, error, places_out);
 #else
+    (void)places_out;
     *error = (json_error_t){.text = "this build reads no TOML: write JSON, or build reveille with "
                                     "a C++ compiler and toml++ (Debian: libtomlplusplus-dev)"};
     return NULL;
@@ -527,12 +558,14 @@ int check_read(const char *path, check_file *file_out)
     check_file file = {.path = path};
     json_error_t error;
     reading r = {.file = &file, .tolerance_percent = TOLERANCE_DEFAULT_PERCENT};
-    file.root = load(path, &error);
+    file.root = load(path, &error, &r.places);
     if (file.root == NULL && error.line > 0)
         return complain(EXIT_BAD_INPUT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     if (file.root == NULL)
         return complain(EXIT_BAD_INPUT, "%s: %s", path, error.text);
-    if (!read_root(&r)) {
+    bool read = read_root(&r);
+    json_decref(r.places);
+    if (!read) {
         check_file_free(&file);
         return EXIT_BAD_INPUT;
     }

@@ -155,9 +155,25 @@ void check_text(const toml::source_region &place, std::string_view key, std::str
         refuse(place, key.substr(0, key.find('\0')), "a zero byte in a string");
 }
 
-json convert(const toml::node &node, std::string_view key, int depth);
+/* An object is known by its address, as long as the file's tree is kept. */
+std::string place_name(const json_t *object, std::string_view key)
+{
+    char address[32];
+    std::snprintf(address, sizeof address, "%p ", static_cast<const void *>(object));
+    return address + std::string(key);
+}
 
-json convert_table(const toml::table &table, int depth)
+void keep_place(json_t *places, const json_t *object, const std::string &key,
+                toml::source_position at)
+{
+    json_t *place = json_pack("[i, i]", static_cast<int>(at.line), static_cast<int>(at.column));
+    if (json_object_set_new_nocheck(places, place_name(object, key).c_str(), place) != 0)
+        throw std::bad_alloc();
+}
+
+json convert(const toml::node &node, std::string_view key, int depth, json_t *places);
+
+json convert_table(const toml::table &table, int depth, json_t *places)
 {
     using entry = std::pair<const toml::key *, const toml::node *>;
     std::vector<entry> entries;
@@ -169,32 +185,33 @@ json convert_table(const toml::table &table, int depth)
     json object = made(json_object());
     for (const auto &[key, node] : entries) {
         check_text(key->source(), key->str(), key->str());
-        json value = convert(*node, key->str(), depth + 1);
+        json value = convert(*node, key->str(), depth + 1, places);
         std::string name = take_back(key->str());
         if (json_object_set_new_nocheck(object.get(), name.c_str(), value.release()) != 0)
             throw std::bad_alloc();
+        keep_place(places, object.get(), name, key->source().begin);
     }
     return object;
 }
 
-json convert_array(const toml::array &array, std::string_view key, int depth)
+json convert_array(const toml::array &array, std::string_view key, int depth, json_t *places)
 {
     json list = made(json_array());
     for (const toml::node &item : array) {
-        if (json_array_append_new(list.get(), convert(item, key, depth + 1).release()) != 0)
+        if (json_array_append_new(list.get(), convert(item, key, depth + 1, places).release()) != 0)
             throw std::bad_alloc();
     }
     return list;
 }
 
-json convert(const toml::node &node, std::string_view key, int depth)
+json convert(const toml::node &node, std::string_view key, int depth, json_t *places)
 {
     if (depth > depth_max)
         refuse(node.source(), key, "tables or lists in far too many others");
     if (const toml::table *table = node.as_table())
-        return convert_table(*table, depth);
+        return convert_table(*table, depth, places);
     if (const toml::array *array = node.as_array())
-        return convert_array(*array, key, depth);
+        return convert_array(*array, key, depth, places);
     if (const auto *text = node.as_string()) {
         check_text(node.source(), key, text->get());
         std::string value = take_back(text->get());
@@ -236,11 +253,11 @@ std::string read_text(const char *path)
     return text;
 }
 
-json load(const char *path)
+json load(const char *path, json_t *places)
 {
     try {
         std::string text = hide(read_text(path));
-        return convert_table(toml::parse(std::string_view(text)), 0);
+        return convert_table(toml::parse(std::string_view(text)), 0, places);
     } catch (const toml::parse_error &error) {
         throw refusal{error.source().begin, take_back(error.description())};
     }
@@ -256,14 +273,30 @@ void tell(json_error_t *error, toml::source_position at, const char *what) noexc
 
 } // namespace
 
-json_t *check_toml_load(const char *path, json_error_t *error_out)
+json_t *check_toml_load(const char *path, json_error_t *error_out, json_t **places_out)
 {
     try {
-        return load(path).release();
+        json places = made(json_object());
+        json root = load(path, places.get());
+        *places_out = places.release();
+        return root.release();
     } catch (const refusal &refused) {
         tell(error_out, refused.at, refused.what.c_str());
     } catch (...) { /* std::bad_alloc: nothing else is thrown */
         tell(error_out, {}, "out of host memory");
     }
     return nullptr;
+}
+
+bool check_toml_place(const json_t *places, const json_t *object, const char *key, int *line_out,
+                      int *column_out)
+{
+    try {
+        const json_t *place = json_object_get(places, place_name(object, key).c_str());
+        *line_out = static_cast<int>(json_integer_value(json_array_get(place, 0)));
+        *column_out = static_cast<int>(json_integer_value(json_array_get(place, 1)));
+        return place != nullptr;
+    } catch (...) {
+        return false;
+    }
 }

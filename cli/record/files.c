@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "command.h"
+#include "output.h"
 #include "record.h"
 
 /* ---- Names ---- */
@@ -291,7 +292,9 @@ void record_files_tell(record_files *files)
         }
     if (written == 1) {
         path_of(files, only->name, path);
-        tell_file(rename(path, files->output) == 0 ? files->output : path);
+        const char *name = rename(path, files->output) == 0 ? files->output : path;
+        tell_file(name);
+        output_tell(name, "reveille replay %s");
     } else {
         remove_old_output(files);
     }

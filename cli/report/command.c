@@ -293,6 +293,13 @@ static bool write_kind(int kind, FILE *out, const arguments *parsed, const repor
     }
 }
 
+/* What opens it. */
+static const char *const next_of[FILE_KINDS] = {
+    [HTML_FILE] = "xdg-open %s",
+    [SVG_FILE] = "xdg-open %s",
+    [CHROME_FILE] = "open it in https://ui.perfetto.dev",
+};
+
 static int write_file(int kind, const char *path, const arguments *parsed, const report_run *runs,
                       size_t count)
 {
@@ -300,7 +307,10 @@ static int write_file(int kind, const char *path, const arguments *parsed, const
     int status = strcmp(path, "-") != 0 ? output_open(path, &file) : 0;
     if (status != 0)
         return status;
-    return output_finish(&file, write_kind(kind, file.stream, parsed, runs, count));
+    status = output_finish(&file, write_kind(kind, file.stream, parsed, runs, count));
+    if (status == 0 && strcmp(path, "-") != 0)
+        output_tell(path, next_of[kind]);
+    return status;
 }
 
 /* ---- The terminal ---- */

@@ -375,7 +375,7 @@ static void refuses_toml_by_line_and_column(void **state)
         {"", "c.toml: \"schema\": expected 1\n"},
         {"schema = 1.0", "c.toml: \"schema\": expected 1\n"},
         {"schema = 1\n[[checks]]\nname = 'n'\n[checks.setings]\n",
-         "c.toml: check n: unknown key \"setings\" in a check"},
+         "c.toml:4:9: check n: unknown key \"setings\" in a check"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         folder_write("c.toml", cases[i].text);

@@ -7,6 +7,7 @@
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -155,6 +156,73 @@ class Written(unittest.TestCase):
         self.assertIn("| `a\\|b` | `own` | `train` | 6.0 GiB | 5.0 GiB |  |  | **OVER BUDGET** |", lines)
         self.assertIn("over budget: the peak of 6.0 GiB is more than 5.0 GiB; at its peak: engine/weights 6.0 GiB",
                       lines[-1])
+
+    def test_key_that_is_unknown_is_named_with_its_place(self):
+        for text, said in (('schema = 1\n[[checks]]\nnme = "x"\ntrace = "run.rvt"\n',
+                            'memory.toml:3:1: unknown key "nme" in a check: is it "name"?'),
+                           ('schema = 1\n[[checks]]\nname = "x"\nmodel = "c.json"\nsettings = { trian = "fsdp:8" }\n',
+                            "memory.toml:5:14: check x: setting trian: no such setting"),
+                           ('schema = 1\nbaselnie = "b.json"\n',
+                            'memory.toml:2:1: unknown key "baselnie" in the file: is it "baseline"?')):
+            with self.subTest(text=text):
+                with open(self.path("memory.toml"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                code, out, errors = reveille("check", "memory.toml", folder=self.folder)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(said, errors)
+
+    def test_file_of_another_kind_names_its_command(self):
+        with open(SNAPSHOT, "rb") as whole, open(self.path("run.bin"), "wb") as file:
+            file.write(whole.read())
+        reveille("replay", TRACE, f"--json={self.path('run.json')}")
+        for words, said in ((["snapshot", TRACE], f"try `reveille replay {TRACE}`"),
+                            (["replay", "run.bin"], "try `reveille snapshot run.bin`"),
+                            (["replay", "run.json"], "`reveille compare old.json run.json`")):
+            code, out, errors = reveille(*words, folder=self.folder)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(said, errors)
+
+    def on_terminal(self, *words, **environment):
+        """What a terminal shows, 80 columns wide, and the exit status."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.environ.update(environment)
+            os.execv(COMMAND, [COMMAND, *words])
+        shown = b""
+        while True:
+            try:
+                part = os.read(terminal, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode().replace("\r\n", "\n")
+
+    def test_terminal_hears_what_was_written_and_what_is_next(self):
+        name = self.path("it's a.svg")
+        code, shown = self.on_terminal("report", TRACE, "--svg", name)
+        quoted = "'" + name.replace("'", "'\\''") + "'"
+        self.assertEqual((code, shown), (0, f"wrote {quoted}; next: xdg-open {quoted}\n"))
+        code, shown = self.on_terminal("replay", TRACE, f"--json={self.path('a.json')}")
+        self.assertEqual(shown.splitlines()[-1], f"wrote {self.path('a.json')}")
+        self.assertEqual(reveille("report", TRACE, "--svg", name), (0, "", ""))
+
+    def test_manual_is_rendered_on_a_terminal(self):
+        viewer = self.path("bin")
+        os.mkdir(viewer)
+        with open(os.path.join(viewer, "man"), "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\n[ "$*" = "-l -" ] || exit 1\nread -r first\necho "SHOWN $first"\nexit ${MAN_STATUS:-0}\n')
+        os.chmod(os.path.join(viewer, "man"), 0o755)
+        code, shown = self.on_terminal("manual", "compare", PATH=viewer)
+        self.assertEqual(code, 0)
+        self.assertTrue(shown.startswith("SHOWN .TH REVEILLE\\-COMPARE 1"), shown)
+        help_text = reveille("help", "compare")[1]
+        code, shown = self.on_terminal("manual", "compare", PATH=viewer, MAN_STATUS="1")
+        self.assertEqual((code, shown.split("\n", 1)[1]), (0, help_text))
+        self.assertEqual(self.on_terminal("manual", "compare", PATH=self.folder), (0, help_text))
+        self.assertTrue(reveille("manual", "compare")[1].startswith(".TH REVEILLE"))
 
     def test_full_disk_is_said(self):
         code, _, errors = reveille("replay", TRACE, "--json=/dev/full")
