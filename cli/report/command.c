@@ -30,6 +30,7 @@ typedef struct arguments {
     const char *chrome;
     uint32_t index;
     chart_axis axis;
+    bool has_axis; /* --axis was given */
     option_headroom headroom;
 } arguments;
 
@@ -93,7 +94,7 @@ const command_spec report_spec = {
              .value = "time|event",
              .help = "what lies along the charts: time, or every stage and every event with the "
                      "same width; a page has both",
-             .usual = "time",
+             .usual = "time; event for a trace of `reveille run`",
              .field = FIELD(axis)},
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
             OPTION_OF_WAKE(FIELD(options.wake)),
@@ -212,6 +213,7 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     parsed->paths = (const char *const *)(argv + line.first);
     parsed->path_count = (size_t)(argc - line.first);
     verdict_ask(&parsed->headroom, &parsed->options);
+    parsed->has_axis = options_given(&report_spec, &line, "axis");
     parsed->against_woken = options_given(&report_spec, &line, "against-wake");
     *status_out = check_arguments(parsed, &line);
     return *status_out == 0;
@@ -368,7 +370,7 @@ static int join_and_write(const arguments *parsed, report_run *runs, size_t coun
         end_ns = chart_end_ns(runs[i].timeline) > end_ns ? chart_end_ns(runs[i].timeline) : end_ns;
     for (size_t i = 0; i < count; i++) {
         runs[i].palette = made;
-        runs[i].axis = parsed->axis;
+        runs[i].axis = runs[0].samples.simulated && !parsed->has_axis ? AXIS_EVENT : parsed->axis;
         runs[i].end_ns = end_ns;
     }
     int status = made != NULL && columns_make(runs, count)

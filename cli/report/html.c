@@ -222,6 +222,8 @@ static bool write_run(FILE *out, const report_run *run)
 {
     fprintf(out, "{\"end_ns\":%" PRIu64 ",\"events\":%" PRIu64, chart_end_ns(run->timeline),
             rvl_replay_event_count(run->replay, NULL));
+    if (run->samples.simulated)
+        fputs(",\"simulated\":true", out);
     rvl_verdict verdict;
     bool known = run_has_verdict(run, &verdict);
     bool ok = write_key(out, "label", run->label) && write_key(out, "remedy", run->remedy) &&

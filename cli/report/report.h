@@ -35,6 +35,8 @@ typedef struct samples {
     size_t most;    /* that are kept */
     uint64_t every; /* which of those that pass is kept */
     uint64_t passed;
+    bool simulated; /* the machine of `reveille run` has written the trace: its times are of
+                       simulated calls */
 } samples;
 
 /* What stands beside the mark of a sample. */

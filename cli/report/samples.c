@@ -6,8 +6,11 @@
  * of those to come as many are passed over.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/report/report.h"
+
+#define MACHINE "machine" /* the process that says how the command of `reveille run` ended */
 
 /* Leaves every second one. */
 static void thin(samples *seen)
@@ -39,6 +42,8 @@ rvl_status samples_note(void *user, rvl_trace_event *event, bool *keep_out)
         seen->passed = 0;
         seen->every = 1;
     }
+    if (event != NULL && event->kind == RVL_EVENT_ENDED && strcmp(event->process, MACHINE) == 0)
+        seen->simulated = true;
     if (event == NULL || event->kind != RVL_EVENT_SAMPLE)
         return RVL_OK;
     if (seen->passed++ % seen->every != 0)

@@ -91,7 +91,7 @@ function showCategories() {
     const entries = [...sums].sort((a, b) => b[1].bytes - a[1].bytes).map(([name, sum]) => {
         const entry = element('li');
         const how = name === 'pending' ? 'another stream may still use it' :
-            sum.annotated === sum.bytes ? 'annotated' : sum.annotated === 0 ? 'by lifetime' : 'partly annotated, else by lifetime';
+            sum.annotated === sum.bytes ? 'as recorded' : sum.annotated === 0 ? 'guessed from lifetimes' : 'as recorded in part, else guessed from lifetimes';
         entry.append(swatch(name === 'pending' ? 'var(--soft)' : colourOf(made, sum.category)), `${name} ${sizeText(sum.bytes)} (${how})`);
         Object.assign(entry.dataset, { category: name, bytes: sum.bytes });
         return entry;
@@ -120,6 +120,7 @@ function showInstant(made, instant) {
         `, in ${counted(now.segments.length, 'segment', 'segments')} of ${sizeText(now.reserved)}`;
     Object.assign(at('tensors').dataset, { instant, live: now.bytes, blocks: now.live.length, reserved: now.reserved });
     drawMap();
+    drawOver();
     showCategories();
     showBlock();
     showBlocks();

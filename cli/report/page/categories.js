@@ -71,4 +71,4 @@ function sortIntoCategories(made) {
         }
     }
 }
-const reasonOf = (made, tensor) => made.annotated[tensor] ? 'annotated' : 'by lifetime';
+const reasonOf = (made, tensor) => made.annotated[tensor] ? 'as recorded' : 'guessed from its lifetime';

@@ -15,18 +15,19 @@ at('axis').value = view.axis;
 at('axis').addEventListener('change', () => {
     view.axis = at('axis').value;
     placeAll();
-    view.from = 0;
-    view.to = endOf();
+    zoomAll();
     rebuild();
 });
 at('search').addEventListener('input', () => {
     chosen.search = at('search').value.trim();
     showAll();
+    showFound();
 });
 at('show-all').addEventListener('click', () => {
     Object.assign(chosen, { alone: null, off: new Set(), search: '' });
     at('search').value = '';
     showAll();
+    showFound();
 });
 for (const id of ['holders', 'stages']) at(`save-${id}`).addEventListener('click', () => save(id));
 at('show-paused').addEventListener('change', (event) => {
@@ -43,7 +44,7 @@ const letGo = () => {
     select(view.instant, view.time);
 };
 const actions = {
-    '+': () => zoomHere(0.5), '=': () => zoomHere(0.5), '-': () => zoomHere(2), '0': () => zoomTo(0, endOf()),
+    '+': () => zoomHere(0.5), '=': () => zoomHere(0.5), '-': () => zoomHere(2), '0': () => zoomAll(),
     'p': () => goTo(peakInstant()), 'Escape': letGo, 'Home': () => goTo(0), 'End': () => goTo(Infinity),
     'ArrowLeft': () => goTo(view.instant - 1), 'ArrowRight': () => goTo(view.instant + 1),
     'Shift+ArrowLeft': () => moveBy(-0.1), 'Shift+ArrowRight': () => moveBy(0.1),

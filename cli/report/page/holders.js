@@ -23,7 +23,7 @@ function rangesAt(device, index) {
     return ranges;
 }
 
-/* Held, paused, and the range within the point, of every holder that has anything. */
+/* Held, paused, and the range of a point that stands for several changes, of every holder that has anything. */
 function holdersAt(device, index, against, indexThere) {
     const holders = new Map(), ranges = rangesAt(device, index);
     const holderOf = ({ name, colour }) => {
@@ -82,14 +82,14 @@ function select(index, time) {
     if (device.samples.length > 0 && device.samples[read][0] <= ns)
         parts.push(`last read: ${sizeText(device.samples[read][1])} at ${shows(device.samples[read][0])}`);
     if (against) parts.push(`${data.runs[1 - view.run].label}: ${sizeText(there)}`);
-    if (point && point[3] > 1) parts.push(`${count(point[3])} changes merged`);
+    if (point && point[3] > 1) parts.push(`${count(point[3])} changes in this pixel`);
     at('instant').textContent = parts.join('; ') + (view.held ? ' (held)' : '');
     at('instant').dataset.ns = ns;
 
     const holders = holdersAt(device, index, against, indexThere), withRange = holders.some((each) => each.range);
     const columns = [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'],
         ...(against ? [['other run', 'number'], ['difference', 'number']] : []), ['paused', 'number'],
-        ...(withRange ? [['within the point', 'number']] : [])];
+        ...(withRange ? [['downsampled: spans', 'number']] : [])];
     /* While the pointer moves, as many as can be read. */
     const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
     const rest = holders.slice(rows.length).reduce((held, each) => held + each.held, 0);

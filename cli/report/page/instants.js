@@ -59,6 +59,23 @@ function layersOf(device, paused) {
     return layers;
 }
 
+/*
+ * A simulated run ends where its processes begin to end: from there on memory is only given back, down to nothing, which
+ * says nothing of the program. A chart that would show nothing else keeps it.
+ */
+function endWithoutExit(run) {
+    let end = 0;
+    for (const { times, total } of run.devices) {
+        let last = times.length - 1;
+        if (last < 1 || total[last] > 0) return run.end_ns;
+        while (last > 0 && total[last - 1] >= total[last]) last--;
+        let next = last + 1;
+        while (next + 1 < times.length && (times[next] === times[last] || total[next] === total[last])) next++;
+        end = Math.max(end, times[Math.min(next, times.length - 1)]);
+    }
+    return end > 0 ? end : run.end_ns;
+}
+
 for (const run of data.runs) {
     for (const device of run.devices) {
         /* Of a device that nobody named nothing is too much. */
@@ -67,4 +84,5 @@ for (const run of data.runs) {
         device.sampleTimes = device.samples.map(([time]) => time);
         Object.assign(device, unfold(run, device));
     }
+    if (run.simulated) run.end_ns = endWithoutExit(run);
 }

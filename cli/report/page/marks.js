@@ -139,7 +139,7 @@ function drawCapacity(u, unit) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
     if (!isNamed(device)) return null;
     const y = u.valToPos(device.capacity_bytes / unit, 'y', true);
-    if (y < bbox.top) return null;
+    if (y < bbox.top || y > bbox.top + bbox.height) return null;
     begin(ctx);
     ctx.strokeStyle = css('--danger');
     ctx.lineWidth = 1.5 * ratio;
@@ -165,6 +165,7 @@ function drawPeak(u, unit, capacity) {
     if (place < view.from || place > view.to || device.peak_bytes === 0) return;
     const x = u.valToPos(place / NS, 'x', true);
     const y = u.valToPos(device.peak_bytes / unit, 'y', true);
+    if (y < bbox.top || y > bbox.top + bbox.height) return;
     begin(ctx);
     ctx.fillStyle = css('--ink');
     ctx.strokeStyle = css('--paper');

@@ -14,23 +14,47 @@ function zoomAround(place, factor) {
     zoomTo(place - (place - view.from) * factor, place + (view.to - place) * factor);
 }
 
+/* Parts of the height of the chart of what is held. */
+function zoomBytes(low, high) {
+    const height = Math.min(1, Math.max(1e-4, high - low));
+    view.low = Math.min(Math.max(0, low), 1 - height);
+    view.high = view.low + height;
+    redraw();
+}
+
+function zoomAll() {
+    Object.assign(view, { low: 0, high: 1 });
+    zoomTo(0, endOf());
+}
+
 function moveBy(part) {
     const shift = (view.to - view.from) * part;
     zoomTo(view.from + shift, view.to + shift);
 }
 
 function onSelect(u) {
-    const { left, width } = u.select;
-    if (width < 4) return;
+    const { left, width, top, height } = u.select, whole = u.over.clientHeight;
+    if (width < 4 && (height < 4 || height >= whole)) return;
     const from = u.posToVal(left, 'x') * NS, to = u.posToVal(left + width, 'x') * NS;
     u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
     suppressClick = true;
-    zoomTo(from, to);
+    if (u === charts[0] && height >= 4 && height < whole - 1) {
+        const shownHeight = view.high - view.low, bottom = (whole - top - height) / whole;
+        zoomBytes(view.low + bottom * shownHeight, view.low + (bottom + height / whole) * shownHeight);
+    }
+    if (width >= 4) zoomTo(from, to);
 }
 
 /* The wheel is the page's: it zooms with Ctrl or Cmd alone, and moves sideways while there is more. */
 function onWheel(event) {
     const width = event.currentTarget.clientWidth;
+    if (event.altKey && event.currentTarget === charts[0].over) {
+        const under = view.low + (1 - event.offsetY / event.currentTarget.clientHeight) * (view.high - view.low);
+        const factor = Math.exp(Math.max(-100, Math.min(100, event.deltaY)) / 400);
+        event.preventDefault();
+        zoomBytes(under - (under - view.low) * factor, under + (view.high - under) * factor);
+        return;
+    }
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
     const turned = sideways && event.deltaX || event.deltaY;
     if (event.ctrlKey || event.metaKey) {

@@ -1,16 +1,19 @@
 /* The charts themselves. */
 const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, DIFFERENCE_HEIGHT = 170, AXIS_WIDTH = 74, PLOT_RIGHT = 14;
 
+/* The part of a range of bytes that is in view. */
+const part = ([least, most]) => [least + view.low * (most - least), least + view.high * (most - least)];
+
 function plotOptions(host, height, names, series, range, unitName, hooks) {
     return {
         width: host.clientWidth, height, padding: [names, PLOT_RIGHT, hooks.axis ? 0 : 10, 0], legend: { show: false }, series,
-        scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => range } },
+        scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => hooks.axis ? part(range) : range } },
         axes: [timeAxis(!hooks.axis), axisOf({
             size: AXIS_WIDTH, values: (u, splits) => splits.map((s) => `${+s.toFixed(2)} ${unitName}`),
         })],
         cursor: {
-            y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
-            bind: { dblclick: () => () => { zoomTo(0, endOf()); } },
+            y: false, points: { show: false }, drag: { x: true, y: Boolean(hooks.axis), uni: 40, setScale: false },
+            bind: { dblclick: () => () => { zoomAll(); } },
         },
         hooks: {
             drawClear: [drawBands], draw: [hooks.draw], setSelect: [onSelect],
@@ -151,7 +154,7 @@ function rebuild() {
 
 /* What is in view, for scripts that drive the page. */
 function tellView() {
-    Object.assign(at('charts').dataset, { from: view.from, to: view.to });
+    Object.assign(at('charts').dataset, { from: view.from, to: view.to, low: view.low, high: view.high });
 }
 
 let scheduled = false;

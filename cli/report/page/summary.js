@@ -61,6 +61,7 @@ function showSummary() {
     const lines = [summaryOf(run(), shown())];
     if (other()) lines.push(summaryOf(data.runs[1 - view.run], other()));
     at('summary').replaceChildren(...lines);
+    document.title = `${data.runs.map((each) => each.label).join(' against ')}: memory over time`;
     at('charts').setAttribute('aria-label', `Memory over time: ${at('summary').textContent}. ` +
         'Arrow keys go to the previous and the next change; the table below says who holds what.');
 }

@@ -1,5 +1,5 @@
-/* What is shown: run, device, range, and which holders. */
-const view = { axis: data.axis, run: 0, device: 0, from: 0, to: 1, instant: 0, time: 0, held: false, showPaused: true };
+/* What is shown: run, device, range (along the chart, and low to high as parts of its height), and which holders. */
+const view = { axis: data.axis, run: 0, device: 0, from: 0, to: 1, low: 0, high: 1, instant: 0, time: 0, held: false, showPaused: true };
 
 /*
  * Which holders are shown: one alone; else those that are not switched off, by themselves or with their process, and

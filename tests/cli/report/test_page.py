@@ -512,6 +512,61 @@ def accessible(page, url, prepare):
     return passed
 
 
+def test_simulated(page, out):
+    """A run of `reveille run` is drawn by event, and ends before its processes give all back."""
+    trace, report = out / "simulated.rvt", out / "simulated.html"
+    lines = [f"alloc {10 * i} python 0 {i} 0 {i * MIB} -" for i in range(1, 5)]
+    lines += ["free 100 python 0 4", f"alloc 110 python 0 5 0 {2 * MIB} -"]
+    lines += [f"free {5000000 + i} python 0 {i}" for i in (1, 2, 3, 5)]
+    for end in ("ended 6000000 machine 1 exit=0", f"sample 6000000 python 0 0 {MIB}"):
+        trace.write_text("\n".join(
+            ["reveille-trace 1.2", "clock boot=- mono_ns=0 wall_ns=0",
+             f"device 0 profile=- capacity_bytes={64 * MIB} granularity_bytes={MIB}",
+             "process machine pid=1 refusals=yes", "process python pid=2 refusals=yes", "stage 0 python 0 run",
+             *lines, end, f"end {len(lines) + 2}", ""]))
+        simulated = end.startswith("ended")
+        written = command("report", trace, "-o", report)
+        same(written.returncode, 0, written.stderr)
+        page.open(report.as_uri())
+        page.settle()
+        same(page.run("document.getElementById('axis').value"), "event" if simulated else "time", "the axis")
+        choose(page, "axis", "time")
+        same(view(page)[1], 5000001 if simulated else 6000000, "where the chart ends")
+        same(command("report", trace, "-o", report, "--axis", "time").returncode, 0, "by time")
+        page.open(report.as_uri())
+        same(page.run("document.getElementById('axis').value"), "time", "the axis that was asked for")
+    same(page.run("document.title"), "simulated.rvt: memory over time", "the title")
+
+
+def test_zoom_of_bytes(page, url):
+    """A rectangle is zoomed on both axes, a line on one; 0 shows all again."""
+    page.open(url)
+    page.run("document.getElementById('charts').focus()")
+    page.key("0")
+    page.settle()
+    left, top, width, height = box(page)
+    whole = view(page)[1]
+    shown = "(({from, to, low, high}) => [+from, +to, +low, +high])(document.getElementById('charts').dataset)"
+    x, y = (left + 0.25 * width, left + 0.75 * width), (top + 0.2 * height, top + 0.7 * height)
+    page.mouse("mouseMoved", x[0], y[0])
+    page.mouse("mousePressed", x[0], y[0], button="left", clickCount=1)
+    page.mouse("mouseMoved", (x[0] + x[1]) / 2, (y[0] + y[1]) / 2, button="left")
+    page.mouse("mouseMoved", x[1], y[1], button="left")
+    page.mouse("mouseReleased", x[1], y[1], button="left", clickCount=1)
+    page.settle()
+    begin, end, low, high = page.run(shown)
+    near(begin / whole, 0.25, 0.01, "from")
+    near(end / whole, 0.75, 0.01, "to")
+    near(low, 0.3, 0.01, "the least bytes")
+    near(high, 0.8, 0.01, "the most bytes")
+    drag(page, 0.5, 0.9)
+    same(page.run(shown)[2:], [low, high], "a drag along the chart leaves the bytes")
+    page.run("document.getElementById('charts').focus()")
+    page.key("0")
+    page.settle()
+    same(page.run(shown), [0, whole, 0, 1], "all again")
+
+
 def test_accessibility(page, url):
     """Whatever is chosen; and a fault is found."""
     chosen = "document.querySelector('#holders th button').click(); document.querySelector('#legend button').click()"
@@ -833,6 +888,8 @@ def main():
             test_shipped(page, pathlib.Path(sys.argv[2]), out)
             test_widths(page, pathlib.Path(sys.argv[2]), out)
             test_names(page, out)
+            test_simulated(page, out)
+            test_zoom_of_bytes(page, (out / "step.html").as_uri())
             test_snapshot(page, pathlib.Path(sys.argv[2]), out)
             test_million(page, out)
             same(page.problems, [], "errors on the console")

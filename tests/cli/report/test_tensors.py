@@ -117,12 +117,14 @@ def test_tensors(page, out):
             page.run(f"document.querySelectorAll('#blocks tbody button')[{row}].click()")
             same(page.run("(({addr, bytes}) => [+addr, +bytes])(document.getElementById('block').dataset)"), [addr, size], "block")
             same(stack_shown(page), [f"{name} ({file}:{line})" for file, name, line in stack], "its stack")
-            check(("(annotated" in page.run("document.getElementById('block').textContent")) == (label != ""), "how it is known")
+            check(("(as recorded" in page.run("document.getElementById('block').textContent")) == (label != ""), "how it is known")
     peak, savings = lowered(made)
     page.wait("document.querySelectorAll('#lower tbody tr').length > 0", "what lowers the peak")
     check(f"after entry {peak}:" in page.run("document.getElementById('lower-said').textContent"), "where the peak is")
     same(page.run("[...document.querySelectorAll('#lower tbody tr')].map((r) => [+r.dataset.lower, +r.dataset.bytes])"),
          [list(each) for each in savings], "what lowers the peak")
+    test_search(page, made)
+    test_over(page, made)
     test_map(page, made, times)
     same(page.run("document.querySelectorAll('script').length"), 3, "scripts of the page")
     page.screenshot(out / "tensors.png")
@@ -130,6 +132,56 @@ def test_tensors(page, out):
     page.resize(390)
     page.wait("document.documentElement.scrollWidth <= 390", "nothing is clipped on a phone")
     page.resize(1280)
+
+
+def found(page, text):
+    """What the page says of a search, and what it lists."""
+    page.run("((text) => { const s = document.getElementById('search'); s.value = text; s.dispatchEvent(new Event('input')); })"
+             f"({text!r})")
+    page.settle()
+    return page.run("""[document.getElementById('found').hidden, document.getElementById('found-said').textContent,
+        [...document.querySelectorAll('#found-list li')].filter((li) => li.dataset.name)
+            .map(({ dataset }) => [dataset.name, +dataset.bytes, +dataset.tensors])]""")
+
+
+def test_search(page, made):
+    """A line finds all that it allocated, by the innermost frame that matches; nothing found is said."""
+    allocated = [entry for entry in made.trace if entry["action"] == "alloc"]
+    sums = {}
+    for entry in allocated:
+        for frame in entry.get("frames", []):
+            if "layer_4" in frame["name"]:
+                name = f"layer_4 (model.py:{frame['line']})"
+                size, tensors_there = sums.get(name, (0, 0))
+                sums[name] = (size + entry["size"], tensors_there + 1)
+                break
+    check(len(sums) > 0, "the recording has such a line")
+    hidden, said, listed = found(page, "LAYER_4")
+    same(hidden, False, "what was found")
+    check("line" in said and said.startswith("Found: "), said)
+    same(listed, [[name, *sums[name]] for name in sorted(sums, key=lambda name: (-sums[name][0], name))][:10], "lines")
+    page.run("document.querySelector('#found-list button').click()")
+    check(any("layer_4" in frame for frame in stack_shown(page)), "the largest of them:", stack_shown(page))
+    hidden, said, listed = found(page, "no such thing")
+    same((hidden, listed), (False, []), "nothing")
+    same(said, "Nothing is found for \u201cno such thing\u201d among holders and stages, lines of stacks and categories of tensors.",
+         "that nothing is found")
+    same(found(page, "")[0], True, "no search")
+
+
+def test_over(page, made):
+    """The stack of categories: at its highest entry it is all that is live, and a click goes there."""
+    live = [sum(each[1] for each in known) for known, _, _ in made.known]
+    entry, peak = page.run("(({entry, peak}) => [+entry, JSON.parse(peak)])(document.getElementById('over').dataset)")
+    same(sum(peak.values()), max(live), "the highest of the stack")
+    same(live[entry - 1], max(live), "where it is highest")
+    page.run(f"(() => {{ const n = document.getElementById('entry'); n.value = {entry}; n.dispatchEvent(new Event('change')); }})()")
+    seen = tensors_shown(page)["categories"]
+    same({name: size for name, size in seen.items() if name != "pending"}, {name: size for name, size in peak.items() if size},
+         "its categories")
+    page.run("""(() => { const canvas = document.getElementById('over'), box = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new MouseEvent('click', { clientX: box.left + 1, clientY: box.top + 9, bubbles: true })); })()""")
+    check(tensors_shown(page)["instant"] < len(live) / 20, "a click at the left goes to the beginning")
 
 
 def met(page):
