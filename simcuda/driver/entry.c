@@ -24,6 +24,13 @@ static bool does_without(const char *file)
     return strncmp(name, "libnvrtc", 8) == 0 || strncmp(name, "libcudnn_", 9) == 0;
 }
 
+/* CUPTI: what torch.profiler and others read the GPU's activities from. */
+static bool is_profiler(const char *asking)
+{
+    const char *slash = strrchr(asking, '/');
+    return strncmp(slash != NULL ? slash + 1 : asking, "libcupti.so", 11) == 0;
+}
+
 /*
  * Private tables of the driver: only a runtime that is linked into a program or library asks for
  * them, and usually cannot do without. CUDA's own functions that it finds there are not
@@ -37,7 +44,15 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
         return CUDA_ERROR_INVALID_VALUE;
     const char *asking =
         dladdr(__builtin_return_address(0), &from) != 0 ? from.dli_fname : "unknown code";
-    if (!does_without(asking) && !atomic_flag_test_and_set(&told))
+    if (does_without(asking) || atomic_flag_test_and_set(&told))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (is_profiler(asking))
+        fputs(
+            "reveille: profilers see no activity of the GPU, since kernels do not run: CUPTI says "
+            "that it cannot begin. What the program does on the CPU is seen, and so is what "
+            "PyTorch counts itself, such as memory\n",
+            stderr);
+    else
         fprintf(
             stderr,
             "reveille: %s has CUDA's runtime linked in statically. It asks for private tables "

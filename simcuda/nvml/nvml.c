@@ -381,6 +381,76 @@ nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigne
     return nvmlDeviceGetComputeRunningProcesses(device, number, list);
 }
 
+/*
+ * ---- What a card measures or knows of itself, and is not simulated ----
+ *
+ * Loggers ask again and again, and expect this of many cards: nothing is told. Whatever more such a
+ * function takes, the device comes first.
+ */
+#define NOT_SIMULATED(name)                                                                        \
+    nvml_result name(nvml_device *device);                                                         \
+    nvml_result name(nvml_device *device)                                                          \
+    {                                                                                              \
+        nvml_result result = known(device, device);                                                \
+        return result == NVML_SUCCESS ? NVML_NOT_SUPPORTED : result;                               \
+    }
+
+NOT_SIMULATED(nvmlDeviceGetUtilizationRates)
+NOT_SIMULATED(nvmlDeviceGetEncoderUtilization)
+NOT_SIMULATED(nvmlDeviceGetDecoderUtilization)
+NOT_SIMULATED(nvmlDeviceGetProcessUtilization)
+NOT_SIMULATED(nvmlDeviceGetSamples)
+NOT_SIMULATED(nvmlDeviceGetFieldValues)
+NOT_SIMULATED(nvmlDeviceGetPowerUsage)
+NOT_SIMULATED(nvmlDeviceGetPowerState)
+NOT_SIMULATED(nvmlDeviceGetPerformanceState)
+NOT_SIMULATED(nvmlDeviceGetPowerManagementMode)
+NOT_SIMULATED(nvmlDeviceGetPowerManagementLimit)
+NOT_SIMULATED(nvmlDeviceGetPowerManagementLimitConstraints)
+NOT_SIMULATED(nvmlDeviceGetPowerManagementDefaultLimit)
+NOT_SIMULATED(nvmlDeviceGetEnforcedPowerLimit)
+NOT_SIMULATED(nvmlDeviceGetTotalEnergyConsumption)
+NOT_SIMULATED(nvmlDeviceGetTemperature)
+NOT_SIMULATED(nvmlDeviceGetTemperatureV)
+NOT_SIMULATED(nvmlDeviceGetTemperatureThreshold)
+NOT_SIMULATED(nvmlDeviceGetFanSpeed)
+NOT_SIMULATED(nvmlDeviceGetFanSpeed_v2)
+NOT_SIMULATED(nvmlDeviceGetNumFans)
+NOT_SIMULATED(nvmlDeviceGetClockInfo)
+NOT_SIMULATED(nvmlDeviceGetMaxClockInfo)
+NOT_SIMULATED(nvmlDeviceGetClock)
+NOT_SIMULATED(nvmlDeviceGetApplicationsClock)
+NOT_SIMULATED(nvmlDeviceGetDefaultApplicationsClock)
+NOT_SIMULATED(nvmlDeviceGetCurrentClocksThrottleReasons)
+NOT_SIMULATED(nvmlDeviceGetCurrentClocksEventReasons)
+NOT_SIMULATED(nvmlDeviceGetViolationStatus)
+NOT_SIMULATED(nvmlDeviceGetPcieThroughput)
+NOT_SIMULATED(nvmlDeviceGetPcieReplayCounter)
+NOT_SIMULATED(nvmlDeviceGetCurrPcieLinkGeneration)
+NOT_SIMULATED(nvmlDeviceGetCurrPcieLinkWidth)
+NOT_SIMULATED(nvmlDeviceGetMaxPcieLinkGeneration)
+NOT_SIMULATED(nvmlDeviceGetMaxPcieLinkWidth)
+NOT_SIMULATED(nvmlDeviceGetNvLinkState)
+NOT_SIMULATED(nvmlDeviceGetNvLinkVersion)
+NOT_SIMULATED(nvmlDeviceGetNvLinkErrorCounter)
+NOT_SIMULATED(nvmlDeviceGetNvLinkUtilizationCounter)
+NOT_SIMULATED(nvmlDeviceGetEccMode)
+NOT_SIMULATED(nvmlDeviceGetTotalEccErrors)
+NOT_SIMULATED(nvmlDeviceGetMemoryErrorCounter)
+NOT_SIMULATED(nvmlDeviceGetRetiredPages)
+NOT_SIMULATED(nvmlDeviceGetRemappedRows)
+NOT_SIMULATED(nvmlDeviceGetPersistenceMode)
+NOT_SIMULATED(nvmlDeviceGetMigMode)
+NOT_SIMULATED(nvmlDeviceGetPciInfo)
+NOT_SIMULATED(nvmlDeviceGetPciInfo_v2)
+NOT_SIMULATED(nvmlDeviceGetPciInfo_v3)
+NOT_SIMULATED(nvmlDeviceGetArchitecture)
+NOT_SIMULATED(nvmlDeviceGetNumGpuCores)
+NOT_SIMULATED(nvmlDeviceGetSerial)
+NOT_SIMULATED(nvmlDeviceGetVbiosVersion)
+NOT_SIMULATED(nvmlDeviceGetAccountingStats)
+NOT_SIMULATED(nvmlDeviceGetGpuInstanceId)
+
 /* ---- What PyTorch looks up and does without ---- */
 
 RVLI_STUB(nvmlDeviceGetNvLinkRemoteDeviceType, NVML_NOT_SUPPORTED)

@@ -29,6 +29,7 @@
 static char *own_path;
 static int (*nvml_find)(unsigned, void **);
 static int (*nvml_ask)(void *, void *);
+static void *nvml_library;
 
 static size_t in_use(int device)
 {
@@ -422,12 +423,36 @@ static void the_runtime_goes_on_after_a_reset(void **state)
     assert_int_equal(in_use(0), 0);
 }
 
+/* As a card says it, silently: loggers of power, clocks and use go on with what there is. */
+static void loggers_hear_what_is_not_supported(void **state)
+{
+    static const char *const names[] = {
+        "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage",     "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetClockInfo",        "nvmlDeviceGetFieldValues",    "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetPcieThroughput",   "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetFanSpeed"};
+    void *handle;
+    unsigned char out[256];
+    (void)state;
+    assert_int_equal(nvml_find(0, &handle), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int (*ask)(void *, int, void *, void *) =
+            (int (*)(void *, int, void *, void *))(uintptr_t)dlsym(nvml_library, names[i]);
+        assert_non_null(ask);
+        memset(out, 0x5a, sizeof out);
+        assert_int_equal(ask(handle, 0, out, out), 3);
+        assert_int_equal(ask(NULL, 0, out, out), 2);
+        for (size_t k = 0; k < sizeof out; k++)
+            assert_int_equal(out[k], 0x5a);
+    }
+}
+
 static int begin(void **state)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     (void)state;
     if (library == NULL || cuInit(0) != CUDA_SUCCESS)
         return -1;
+    nvml_library = library;
     int (*init)(void) = (int (*)(void))(uintptr_t)dlsym(library, "nvmlInit_v2");
     nvml_find =
         (int (*)(unsigned, void **))(uintptr_t)dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
@@ -448,6 +473,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(contexts_by_older_forms),
         cmocka_unit_test(the_runtime_goes_on_after_a_reset),
         cmocka_unit_test(settings_of_a_device),
+        cmocka_unit_test(loggers_hear_what_is_not_supported),
         cmocka_unit_test(rows_and_peers),
     };
     own_path = argv[0];
