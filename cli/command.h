@@ -149,5 +149,7 @@ void table_free(table *rows);
 
 /* Prints the result for people. false: no memory. */
 bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress);
+/* The same without the verdict, for what else is to stand before that. */
+bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress);
 
 #endif

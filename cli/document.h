@@ -56,12 +56,21 @@ int document_write(const option_document *asked, document_fn write, const void *
 
 /* ---- replay.c ---- */
 
+/* What a command knows of a replay beside its trace. */
+typedef struct replay_more {
+    bool (*print)(const void *user, const rvl_replay *replay); /* above the verdict */
+    /* Keys of the JSON, each behind a comma, at the end of its object. */
+    bool (*write_json)(FILE *out, const void *user, const rvl_replay *replay);
+    const void *user;
+} replay_more;
+
 /*
  * A replay's result: the text for people, unless a document is printed instead, and the documents.
- * Returns 0 or the exit status.
+ * more: may be NULL. Returns 0 or the exit status.
  */
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
-                const option_document *json, const option_document *markdown);
+                const option_document *json, const option_document *markdown,
+                const replay_more *more);
 
 /* ---- document.c ---- */
 

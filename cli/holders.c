@@ -16,82 +16,125 @@
 #define MODULES_MOST 4u
 #define PARTS_MOST 16u
 
-/* ---- What it is for ---- */
+/* ---- Gathering ---- */
 
-/* Bytes of a tag over all modules, where part is the first of that tag; 0: it is a later one. */
-static uint64_t bytes_of_tag(const rvl_snapshot *snapshot, uint32_t stage, uint32_t part)
+static bool same(const char *left, const char *right)
 {
-    rvl_snapshot_part first = {.struct_size = sizeof first}, other = first;
-    uint64_t bytes = 0;
-    if (rvl_snapshot_get_part(snapshot, stage, part, &first) != RVL_OK)
-        return 0;
-    for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &other) == RVL_OK; i++) {
-        if (strcmp(other.tag, first.tag) != 0)
-            continue;
-        if (i < part)
-            return 0;
-        bytes += other.bytes;
-    }
-    return bytes;
+    return left == right || (left != NULL && right != NULL && strcmp(left, right) == 0);
 }
 
-/* " (LlamaMLP 6.1 GiB, LlamaAttention 3.2 GiB)" of a tag that modules tell apart. */
-static void print_modules(const rvl_snapshot *snapshot, uint32_t stage, const char *tag)
+bool holding_add_part(holding *to, const char *tag, const char *module, uint64_t bytes)
+{
+    for (size_t i = 0; i < to->part_count; i++) {
+        if (same(to->parts[i].tag, tag) && same(to->parts[i].module, module)) {
+            to->parts[i].bytes += bytes;
+            return true;
+        }
+    }
+    rvl_snapshot_part *parts = realloc(to->parts, (to->part_count + 1) * sizeof *parts);
+    if (parts == NULL)
+        return false;
+    to->parts = parts;
+    parts[to->part_count++] = (rvl_snapshot_part){
+        .struct_size = sizeof *parts, .tag = tag, .module = module, .bytes = bytes};
+    return true;
+}
+
+static bool add_line(holding *to, const rvl_snapshot_line *line)
+{
+    rvl_snapshot_line *lines = realloc(to->lines, (to->line_count + 1) * sizeof *lines);
+    if (lines == NULL)
+        return false;
+    to->lines = lines;
+    lines[to->line_count++] = *line;
+    return true;
+}
+
+bool holding_add_stage(holding *to, const rvl_snapshot *snapshot, uint32_t stage)
 {
     rvl_snapshot_part part = {.struct_size = sizeof part};
+    rvl_snapshot_line line = {.struct_size = sizeof line};
+    bool ok = true;
+    for (uint32_t i = 0; ok && rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++)
+        ok = holding_add_part(to, part.tag, part.module, part.bytes);
+    for (uint32_t i = 0; ok && rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++)
+        ok = add_line(to, &line);
+    return ok;
+}
+
+static int parts_by_bytes(const void *a, const void *b)
+{
+    const rvl_snapshot_part *left = a, *right = b;
+    if (left->bytes != right->bytes)
+        return left->bytes > right->bytes ? -1 : 1;
+    int order = strcmp(left->tag, right->tag);
+    return order != 0 ? order
+                      : strcmp(left->module != NULL ? left->module : "",
+                               right->module != NULL ? right->module : "");
+}
+
+static int lines_by_bytes(const void *a, const void *b)
+{
+    const rvl_snapshot_line *left = a, *right = b;
+    if (left->bytes != right->bytes)
+        return left->bytes > right->bytes ? -1 : 1;
+    return (left->line > right->line) - (left->line < right->line);
+}
+
+void holding_sort(holding *of)
+{
+    if (of->part_count > 0)
+        qsort(of->parts, of->part_count, sizeof *of->parts, parts_by_bytes);
+    if (of->line_count > 0)
+        qsort(of->lines, of->line_count, sizeof *of->lines, lines_by_bytes);
+}
+
+void holding_clear(holding *of)
+{
+    free(of->parts);
+    free(of->lines);
+    *of = (holding){0};
+}
+
+/* ---- What it is for ---- */
+
+/* " (LlamaMLP 6.1 GiB, LlamaAttention 3.2 GiB)" of a tag that modules tell apart. */
+static void print_modules(const holding *of, const char *tag)
+{
     char size[SIZE_TEXT_BYTES];
     unsigned count = 0;
-    for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++) {
-        if (part.module == NULL || strcmp(part.tag, tag) != 0 || count == MODULES_MOST)
+    for (size_t i = 0; i < of->part_count && count < MODULES_MOST; i++) {
+        const rvl_snapshot_part *part = &of->parts[i];
+        if (part->module == NULL || strcmp(part->tag, tag) != 0)
             continue;
-        char *name = printable(part.module);
+        char *name = printable(part->module);
         printf("%s%s %s", count++ == 0 ? " (" : ", ", name != NULL ? name : "",
-               format_size(part.bytes, size));
+               format_size(part->bytes, size));
         free(name);
     }
     if (count > 0)
         printf(")");
 }
 
-typedef struct tag_sum {
-    const char *tag;
-    uint64_t bytes;
-} tag_sum;
-
-static int by_bytes(const void *a, const void *b)
+/* By tag, whatever the modules. */
+static bool print_parts(const holding *of)
 {
-    const tag_sum *left = a, *right = b;
-    if (left->bytes != right->bytes)
-        return left->bytes > right->bytes ? -1 : 1;
-    return strcmp(left->tag, right->tag);
-}
-
-static bool print_parts(const rvl_snapshot *snapshot, uint32_t stage)
-{
-    rvl_snapshot_part part = {.struct_size = sizeof part};
+    holding sums = {0};
     char size[SIZE_TEXT_BYTES];
-    uint32_t count = 0, sums = 0;
-    while (rvl_snapshot_get_part(snapshot, stage, count, &part) == RVL_OK)
-        count++;
-    tag_sum *list = calloc(count + (size_t)1, sizeof *list);
-    if (list == NULL)
-        return false;
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t bytes = bytes_of_tag(snapshot, stage, i);
-        if (bytes > 0 && rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK)
-            list[sums++] = (tag_sum){part.tag, bytes};
-    }
-    qsort(list, sums, sizeof *list, by_bytes);
-    for (uint32_t i = 0; i < sums && i < PARTS_MOST; i++) {
-        char *name = printable(list[i].tag);
+    bool ok = true;
+    for (size_t i = 0; ok && i < of->part_count; i++)
+        ok = holding_add_part(&sums, of->parts[i].tag, NULL, of->parts[i].bytes);
+    holding_sort(&sums);
+    for (size_t i = 0; ok && i < sums.part_count && i < PARTS_MOST; i++) {
+        char *name = printable(sums.parts[i].tag);
         printf("%s%s %s", i == 0 ? " " : ", ", name != NULL ? name : "",
-               format_size(list[i].bytes, size));
+               format_size(sums.parts[i].bytes, size));
+        print_modules(of, sums.parts[i].tag);
         free(name);
-        print_modules(snapshot, stage, list[i].tag);
     }
     printf("\n");
-    free(list);
-    return true;
+    holding_clear(&sums);
+    return ok;
 }
 
 /* ---- Lines ---- */
@@ -134,7 +177,7 @@ static char *place_text(const rvl_snapshot_line *line)
     return text;
 }
 
-static bool add_line(table *rows, const rvl_snapshot_line *line)
+static bool put_line(table *rows, const rvl_snapshot_line *line)
 {
     char size[SIZE_TEXT_BYTES], count[COUNT_TEXT_BYTES];
     char *place = place_text(line), *tag = printable(line->tag);
@@ -149,29 +192,27 @@ static bool add_line(table *rows, const rvl_snapshot_line *line)
     return ok;
 }
 
-static bool print_lines(const rvl_snapshot *snapshot, uint32_t stage)
+static bool print_lines(const holding *of)
 {
     static const char *const titles[] = {"held", "for", "tensors", "asked for in"};
     static const bool right[] = {true, false, true, false};
-    rvl_snapshot_line line = {.struct_size = sizeof line};
+    if (of->line_count == 0)
+        return true;
     table *rows = table_new(titles, right, sizeof titles / sizeof *titles);
     bool ok = rows != NULL;
-    uint32_t i = 0;
-    for (; ok && i < HOLDERS_LINES && rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK;
-         i++)
-        ok = add_line(rows, &line);
-    ok = ok && (i == 0 || table_print(rows, "    "));
+    for (size_t i = 0; ok && i < HOLDERS_LINES && i < of->line_count; i++)
+        ok = put_line(rows, &of->lines[i]);
+    ok = ok && table_print(rows, "    ");
     table_free(rows);
     return ok;
 }
 
-bool holders_print(const rvl_snapshot *snapshot, uint32_t stage, const char *where)
+bool holders_print(const holding *of, const char *where)
 {
-    rvl_snapshot_part part = {.struct_size = sizeof part};
-    if (rvl_snapshot_get_part(snapshot, stage, 0, &part) != RVL_OK)
+    if (of->part_count == 0)
         return true;
     char *name = printable(where);
     printf("at the peak of %s:", name != NULL ? name : "");
     free(name);
-    return print_parts(snapshot, stage) && print_lines(snapshot, stage);
+    return print_parts(of) && print_lines(of);
 }

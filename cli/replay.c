@@ -185,25 +185,56 @@ int explain_replay(rvl_status status)
     return code;
 }
 
+/* The JSON of a replay, of which the last character is held back: more keys come before it. */
+typedef struct held_text {
+    FILE *out;
+    char last;
+} held_text;
+
 static bool write_text(void *user, const char *text, size_t size)
 {
-    return fwrite(text, 1, size, user) == size;
+    held_text *held = user;
+    if (size == 0)
+        return true;
+    if (held->last != '\0')
+        putc(held->last, held->out);
+    held->last = text[size - 1];
+    return fwrite(text, 1, size - 1, held->out) == size - 1;
 }
 
-static bool write_json(FILE *out, const void *replay)
+/* What replay_show() shows. */
+typedef struct shown {
+    const rvl_replay *replay;
+    const replay_more *more;
+} shown_replay;
+
+static bool write_json(FILE *out, const void *user)
 {
-    rvl_status status = rvl_replay_write_json(replay, write_text, out);
-    putc('\n', out);
-    return status != RVL_ERR_HOST_OOM;
+    const shown_replay *of = user;
+    held_text held = {.out = out};
+    bool ok = rvl_replay_write_json(of->replay, write_text, &held) != RVL_ERR_HOST_OOM;
+    if (ok && of->more != NULL)
+        ok = of->more->write_json(out, of->more->user, of->replay);
+    fprintf(out, "%c\n", held.last);
+    return ok;
+}
+
+static bool print_all(const shown_replay *of, const rvl_trace_progress *progress)
+{
+    return report_print_tables(of->replay, progress) &&
+           (of->more == NULL || of->more->print(of->more->user, of->replay)) &&
+           verdict_print(of->replay);
 }
 
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
-                const option_document *json, const option_document *markdown)
+                const option_document *json, const option_document *markdown,
+                const replay_more *more)
 {
+    const shown_replay of = {.replay = replay, .more = more};
     bool printed = document_is_printed(json) || document_is_printed(markdown);
-    if (!printed && !report_print(replay, progress))
+    if (!printed && !print_all(&of, progress))
         return complain(EXIT_INTERNAL, "out of host memory");
-    int status = document_write(json, write_json, replay);
+    int status = document_write(json, write_json, &of);
     return status == 0 ? document_write(markdown, markdown_replay, replay) : status;
 }
 
@@ -230,7 +261,7 @@ static int run(arguments *parsed)
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);
-    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown);
+    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown, NULL);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = all_is_well(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);

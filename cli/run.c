@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "command.h"
 #include "document.h"
+#include "history.h"
 #include "live.h"
 #include "options.h"
 #include "output.h"
@@ -25,6 +26,9 @@
 typedef struct arguments {
     simulation what;
     const char *output;
+    const char *attribution; /* "on", "off"; NULL: on */
+    const char *snapshots;   /* NULL: PyTorch's history goes with this run */
+    history history;
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
@@ -121,6 +125,21 @@ const command_spec run_spec = {
              .usual = "none is kept",
              .files = "rvt",
              .field = FIELD(output)},
+            {.kind = OPTION_CHOICE,
+             .name = "attribution",
+             .value = "on|off",
+             .help = "whether PyTorch's history is followed, for what each peak is for and which "
+                     "lines hold it",
+             .usual = "on",
+             .field = FIELD(attribution)},
+            {.kind = OPTION_STRING,
+             .name = "snapshots",
+             .value = "DIR",
+             .help = "the folder in which PyTorch's history stays, as snapshots for `reveille "
+                     "snapshot`: DIR/PID.N.pickle",
+             .usual = "it goes with the run",
+             .expected = "a folder",
+             .field = FIELD(snapshots)},
             {.kind = OPTION_FLAG,
              .name = "no-gpu-ok",
              .help = "accept a command that uses no GPU",
@@ -254,7 +273,9 @@ static int show(arguments *parsed, const char *trace)
     if (status != RVL_OK)
         return explain_replay(status);
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
-    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown);
+    const replay_more more = {
+        .print = history_print, .write_json = history_write_json, .user = &parsed->history};
+    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown, &more);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = within_budgets(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
@@ -288,13 +309,15 @@ static void tell_replaced(const rvli_output *kept, const char *path)
                  path);
 }
 
-static int run_into(arguments *parsed, const char *library, const char *trace, rvli_output *kept)
+static int run_and_show(arguments *parsed, const char *library, const char *trace,
+                        rvli_output *kept)
 {
     simulation_end end;
     rvli_machine_watch watch;
     int code =
         simulate(&parsed->what, library, trace, kept, live_begin(&watch) ? &watch : NULL, &end);
     live_end();
+    parsed->history.times = end.times;
     if (!end.ran)
         return code;
     int told = tell(parsed, &end);
@@ -306,6 +329,19 @@ static int run_into(arguments *parsed, const char *library, const char *trace, r
     if (kept != NULL)
         output_tell(parsed->output, "reveille report %s -o run.html");
     return told != 0 ? told : shown;
+}
+
+static int run_into(arguments *parsed, const char *library, const char *trace, rvli_output *kept)
+{
+    bool off = parsed->attribution != NULL && strcmp(parsed->attribution, "off") == 0;
+    int status = off ? 0 : history_begin(parsed->snapshots, &parsed->history);
+    if (status != 0)
+        return status;
+    if (parsed->history.folder[0] != '\0')
+        parsed->what.history = parsed->history.folder;
+    status = run_and_show(parsed, library, trace, kept);
+    history_end(&parsed->history);
+    return status;
 }
 
 /* The table is made of what was written: a pipe or a terminal cannot be read again. */
@@ -369,6 +405,10 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         return status;
     if (words[0] == NULL)
         return options_refuse(&run_spec, "run: name the command to run");
+    if (parsed->snapshots != NULL && parsed->attribution != NULL &&
+        strcmp(parsed->attribution, "off") == 0)
+        return options_refuse(&run_spec, "--snapshots: not with --attribution=off, which follows "
+                                         "no history: leave one of them out");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
     status = documents_check(&run_spec, &parsed->json, &parsed->markdown);

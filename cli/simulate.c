@@ -96,6 +96,8 @@ static bool set_environment(const simulation *what, const char *library, const c
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
+           (what->history != NULL ? setenv("REVEILLE_HISTORY", what->history, 1)
+                                  : unsetenv("REVEILLE_HISTORY")) == 0 &&
            unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */
            (what->nvtx == NULL || (setenv("REVEILLE_STAGES", what->nvtx, 1) == 0 &&
                                    setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
@@ -229,6 +231,8 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
+    if (what->history != NULL)
+        end_out->times = rvli_machine_take_times(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {
         rvl_last_error(&error);
         code = complain_of_trace(&error, kept);

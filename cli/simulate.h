@@ -24,7 +24,8 @@ typedef struct simulation {
     uint32_t world; /* 0: the command starts all ranks itself, if there are any */
     uint64_t host_bytes;
     uint64_t keep_bytes;
-    const char *nvtx; /* NULL: all is one stage, "run" */
+    const char *nvtx;    /* NULL: all is one stage, "run" */
+    const char *history; /* the folder of PyTorch's history; NULL: none is kept */
     rvli_launch_options command;
 } simulation;
 
@@ -38,6 +39,7 @@ typedef struct simulation_end {
     rvli_machine_refusal refused;
     rvli_unknown_reads unknown;
     rvli_machine_pool pool;
+    rvli_times times; /* with a history; the caller clears them */
 } simulation_end;
 
 /* Where the library is that leads programs to the simulated ones. Says why not. */

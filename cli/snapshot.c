@@ -261,8 +261,13 @@ static bool print_holders(const rvl_snapshot *snapshot, uint32_t count)
     rvl_snapshot_stage stage = {.struct_size = sizeof stage};
     bool ok = true;
     for (uint32_t i = 0; ok && i < count; i++) {
-        if (has_stacks(snapshot, i) && rvl_snapshot_get_stage(snapshot, i, &stage) == RVL_OK)
-            ok = holders_print(snapshot, i, stage.name);
+        holding held = {0};
+        if (!has_stacks(snapshot, i) || rvl_snapshot_get_stage(snapshot, i, &stage) != RVL_OK)
+            continue;
+        ok = holding_add_stage(&held, snapshot, i);
+        holding_sort(&held);
+        ok = ok && holders_print(&held, stage.name);
+        holding_clear(&held);
     }
     return ok;
 }

@@ -304,7 +304,7 @@ static void print_notes(const rvl_replay *replay, const rvl_trace_progress *prog
                progress->cut_files == 1 ? "its" : "their");
 }
 
-bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
+bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress)
 {
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
@@ -318,5 +318,10 @@ bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
         print_samples(&device);
     }
     print_notes(replay, progress);
-    return verdict_print(replay);
+    return true;
+}
+
+bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
+{
+    return report_print_tables(replay, progress) && verdict_print(replay);
 }

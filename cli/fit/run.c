@@ -78,13 +78,13 @@ static char **make_words(const fit_arguments *arguments, const char *device, con
         count++;
     snprintf(number, sizeof number, "%" PRIu64, value);
     snprintf(gpus, sizeof gpus, "%" PRIu32, arguments->gpus);
-    const char *own[OPTION_WORDS_MAX] = {"reveille", "run", "--device",         device,
-                                         "-o",       trace, "--progress=never", "--color=never",
-                                         "--gpus",   gpus};
-    size_t own_count = 10;
+    const char *own[OPTION_WORDS_MAX] = {
+        "reveille",          "run",           "--device", device, "-o", trace, "--progress=never",
+        "--attribution=off", "--color=never", "--gpus",   gpus};
+    size_t own_count = 11;
     const char *more[][2] = {{"--host-memory", arguments->host_memory},
                              {"--keep-contents", arguments->keep_contents},
-                             {"--stages-nvtx", arguments->stages}};
+                             {"--stages", arguments->stages}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i][1] != NULL) {
             own[own_count++] = more[i][0];

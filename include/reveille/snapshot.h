@@ -20,6 +20,17 @@ typedef struct rvl_snapshot rvl_snapshot;
 #define RVL_SNAPSHOT_HOLDERS 4u    /* find what each stage's peak is for, and which lines hold it */
 #define RVL_SNAPSHOT_ALL_FRAMES 8u /* a line is the innermost frame of a stack, whatever it is */
 
+/*
+ * A span of time, by the wall clock, that is looked at as a stage. Its peak is the instant with
+ * most reserved that is not above reserved_bytes, and of several the one with most allocated.
+ */
+typedef struct rvl_snapshot_window {
+    const char *name;
+    int64_t begin_us;
+    int64_t end_us;
+    uint64_t reserved_bytes;
+} rvl_snapshot_window;
+
 typedef struct rvl_snapshot_options {
     size_t struct_size;
     uint64_t flags;              /* RVL_SNAPSHOT_*, as above */
@@ -30,6 +41,11 @@ typedef struct rvl_snapshot_options {
                                 recorded, what a failed request in the file shows, else no bound */
     uint32_t device;         /* index + 1 into device_traces; 0: the first with a trace */
     uint32_t reserved;       /* 0 */
+    const rvl_snapshot_window *windows; /* with RVL_SNAPSHOT_HOLDERS: they are the stages, instead
+                                           of annotations; NULL: none. One that the recording
+                                           does not reach has no parts */
+    size_t window_count;
+    size_t window_size; /* sizeof(rvl_snapshot_window) */
 } rvl_snapshot_options;
 
 /*

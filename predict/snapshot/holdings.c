@@ -552,16 +552,108 @@ static rvl_status begin(finder *from)
                                                                               : RVL_ERR_HOST_OOM;
 }
 
-rvl_status rvli_holdings_find(rvli_run *run, bool all_frames)
+/* ---- Windows ---- */
+
+/* By instant, as recorded. The model may have done something else. */
+static uint64_t *reserved_by_instant(const finder *from)
+{
+    uint32_t count = from->recording->event_count;
+    uint64_t *bytes = calloc(count + (size_t)2, sizeof *bytes);
+    for (uint32_t i = 0; bytes != NULL && i < from->tensors.mapped_count; i++) {
+        const rvli_mapped *mapped = &from->tensors.mapped[i];
+        bytes[mapped->begin] += mapped->size;
+        if (mapped->end <= count)
+            bytes[mapped->end] -= mapped->size;
+    }
+    for (uint32_t i = 1; bytes != NULL && i <= count; i++)
+        bytes[i] += bytes[i - 1];
+    return bytes;
+}
+
+/*
+ * The instant of a window's peak; UINT32_MAX: there is none. An instant lasts until the next entry.
+ */
+static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window,
+                        const uint64_t *reserved, int64_t slack_us)
+{
+    const rvli_recording *recording = from->recording;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i <= recording->event_count; i++) {
+        int64_t begin_us = i > 0 ? recording->events[i - 1].time_us : INT64_MIN;
+        int64_t end_us = i < recording->event_count ? recording->events[i].time_us : INT64_MAX;
+        if (begin_us > window->end_us + slack_us || end_us < window->begin_us - slack_us ||
+            reserved[i] > window->reserved_bytes || (i == 0 && end_us > window->end_us))
+            continue;
+        if (best == UINT32_MAX || reserved[i] > reserved[best] ||
+            (reserved[i] == reserved[best] &&
+             from->run->track[i].allocated > from->run->track[best].allocated))
+            best = i;
+    }
+    return best;
+}
+
+/* Clocks of processes are nearly the same. */
+#define SLACK_US 50000
+
+static rvl_status look_through(finder *from, const rvl_snapshot_window *window,
+                               const uint64_t *reserved, rvli_snapshot_stage *stage)
+{
+    uint32_t instant = peak_of(from, window, reserved, 0);
+    if (instant == UINT32_MAX || reserved[instant] < window->reserved_bytes) {
+        uint32_t wider = peak_of(from, window, reserved, SLACK_US);
+        if (instant == UINT32_MAX ||
+            (wider != UINT32_MAX && reserved[wider] == window->reserved_bytes))
+            instant = wider;
+    }
+    stage->name = strdup(window->name);
+    if (stage->name == NULL)
+        return RVL_ERR_HOST_OOM;
+    if (instant == UINT32_MAX)
+        return RVL_OK;
+    stage->held = (rvli_held){from->run->track[instant], instant};
+    stage->held.bytes.reserved = reserved[instant];
+    stage->at_peak = stage->held.bytes;
+    stage->peak_allocated = stage->held.bytes.allocated;
+    return find_stage(from, stage);
+}
+
+/* Their stages instead of those of annotations. */
+static rvl_status look_through_all(finder *from, const rvl_snapshot_options *options,
+                                   rvl_snapshot *result)
+{
+    uint64_t *reserved = reserved_by_instant(from);
+    rvli_snapshot_stage *stages = calloc(options->window_count, sizeof *stages);
+    rvl_status status = reserved != NULL && stages != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+    if (status == RVL_OK) {
+        for (uint32_t i = 0; i < result->facts.stage_count; i++)
+            free(result->stages[i].name);
+        free(result->stages);
+        result->stages = stages;
+        result->facts.stage_count = 0;
+        stages = NULL;
+    }
+    for (size_t i = 0; i < options->window_count && status == RVL_OK; i++) {
+        rvli_snapshot_stage *stage = &result->stages[result->facts.stage_count++];
+        status = look_through(from, &options->windows[i], reserved, stage);
+    }
+    free(reserved);
+    free(stages);
+    return status;
+}
+
+rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options)
 {
     finder from = {.run = run,
                    .recording = &run->recording,
                    .pickle = &run->recording.pickle,
-                   .all_frames = all_frames};
+                   .all_frames = (options->flags & RVL_SNAPSHOT_ALL_FRAMES) != 0};
     rvl_status status = begin(&from);
     for (uint32_t i = 0; i < from.tensors.count && status == RVL_OK; i++)
         look_at_tensor(&from, i);
-    for (uint32_t i = 0; i < run->result->facts.stage_count && status == RVL_OK; i++)
+    if (options->window_count > 0 && status == RVL_OK)
+        status = look_through_all(&from, options, run->result);
+    for (uint32_t i = 0;
+         options->window_count == 0 && i < run->result->facts.stage_count && status == RVL_OK; i++)
         status = find_stage(&from, &run->result->stages[i]);
     free(from.kinds);
     free(from.stacks);

@@ -18,8 +18,11 @@
 /* Lines that are kept of a stage: the largest. */
 #define RVLI_HOLDING_LINES 64u
 
-/* Fills the parts and lines of every stage of a run. RVL_OK or RVL_ERR_HOST_OOM. */
-rvl_status rvli_holdings_find(rvli_run *run, bool all_frames);
+/*
+ * Fills the parts and lines of every stage of a run. If the options have windows, these become its
+ * stages. RVL_OK or RVL_ERR_HOST_OOM.
+ */
+rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options);
 void rvli_holdings_clear(rvli_holdings *holdings);
 
 #endif

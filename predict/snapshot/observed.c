@@ -153,17 +153,22 @@ static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
     return number_of((rvli_piece){text + prefix, row->length - (uint32_t)prefix});
 }
 
-/* A phase begins before the first entry that is of it, or of one behind it. */
+/*
+ * A phase begins before the first entry that is of it, or of one behind it. PyTorch keeps what it
+ * puts on entries for each thread, and backward has threads of its own: an entry without a label
+ * is backward's, if that is next.
+ */
 static void find_begins(const rvli_recording *recording, rvli_observed *observed)
 {
-    uint32_t last = 0, number = 0;
+    uint32_t number = 0;
     size_t next = 0;
-    for (uint32_t i = 0; i < recording->event_count; i++) {
+    for (uint32_t i = 0; i < recording->event_count && next < observed->phase_count; i++) {
         uint32_t label = recording->events[i].label;
-        if (label == 0 || label == last)
-            continue;
-        last = label;
-        number = number_of_label(&recording->pickle, label);
+        const rvli_phase *phase = &observed->phases[next];
+        if (label > 0)
+            number = number_of_label(&recording->pickle, label);
+        else if (phase->kind == RVLI_PHASE_BACKWARD && phase->number == number + 1)
+            number++;
         while (next < observed->phase_count && observed->phases[next].number <= number)
             observed->phases[next++].begin = i;
     }

@@ -2,8 +2,8 @@
 /*
  * What `reveille run` has seen while a program ran, beside PyTorch's own history.
  *
- * It stands in the file among the annotations, in ones with names that begin with "reveille:". The run
- * is cut into phases, numbered from 1: a pass of backward, a step of an optimizer, and what is
+ * It stands in the file among the annotations, in ones with names that begin with "reveille:". The
+ * run is cut into phases, numbered from 1: a pass of backward, a step of an optimizer, and what is
  * between them. Each entry of the trace says its phase ("rvl:7", as user_metadata). The names are
  *
  *   reveille:phase NUMBER KIND LINE NAME FILE     KIND: backward, optimizer, between

@@ -278,6 +278,8 @@ static rvl_status take_down(const rvli_run *run)
 static rvl_status run_events(rvli_run *run)
 {
     rvl_status status = RVL_OK;
+    if (run->track != NULL)
+        run->track[0] = run->allocator.bytes;
     for (uint32_t i = 0; i < run->recording.event_count && status == RVL_OK; i++) {
         const rvli_event_row *event = rvli_event(run, i);
         if (event->time_us > run->last_us)
@@ -287,6 +289,8 @@ static rvl_status run_events(rvli_run *run)
         if (status == RVL_OK)
             status = on_event(run, i, event);
         run->instant = i + 1;
+        if (run->track != NULL)
+            run->track[i + 1] = run->allocator.bytes;
         if (run->out_of_memory)
             status = RVL_ERR_HOST_OOM;
         take_peaks(run);
@@ -576,6 +580,18 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
     return RVL_OK;
 }
 
+/* Windows are laid over the run when it is done. */
+static rvl_status begin_track(rvli_run *run, const rvl_snapshot_options *options)
+{
+    if (options->window_count == 0)
+        return RVL_OK;
+    if ((options->flags & RVL_SNAPSHOT_HOLDERS) == 0 || options->windows == NULL ||
+        options->window_size != sizeof *options->windows)
+        return RVL_ERR_INVALID;
+    run->track = calloc(run->recording.event_count + (size_t)1, sizeof *run->track);
+    return run->track != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+}
+
 static rvl_status write_tensors(const rvli_run *run, FILE *out)
 {
     rvli_tensors tensors;
@@ -612,10 +628,13 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
         return tell(NULL, RVL_ERR_HOST_OOM, "out of host memory");
     status = open_run(&run, path, &known, message, sizeof message);
     if (status == RVL_OK)
+        status = begin_track(&run, &known);
+    if (status == RVL_OK)
         status = run_all(&run, &known);
     clear_run(&run);
     if (status == RVL_OK && (known.flags & RVL_SNAPSHOT_HOLDERS))
-        status = rvli_holdings_find(&run, (known.flags & RVL_SNAPSHOT_ALL_FRAMES) != 0);
+        status = rvli_holdings_find(&run, &known);
+    free(run.track);
     if (status == RVL_OK && tensors != NULL)
         status = write_tensors(&run, tensors);
     free(run.bursts);

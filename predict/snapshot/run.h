@@ -181,6 +181,7 @@ typedef struct rvli_run {
     rvli_tracer *tracer; /* NULL: nobody wants a trace */
     int64_t last_us;     /* time of the entry that is looked at */
     uint32_t instant;    /* so many entries have happened */
+    rvli_bytes *track;   /* NULL: nobody wants it; else by instant */
 } rvli_run;
 
 static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t index)

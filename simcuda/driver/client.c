@@ -20,6 +20,7 @@ static struct stat connection; /* what the descriptor was when it was opened */
 static pid_t owner;            /* the process that opened it */
 static bool lost;
 static int devices;
+static char own_name[RVLI_WIRE_TEXT_BYTES]; /* as the machine calls this process */
 static void (*forget_all)(void);
 
 /* Whether the descriptor is still the connection, and not the program's own. */
@@ -193,9 +194,10 @@ static rvl_status open_locked(void)
     read_program(hello.text);
     read_rank(&hello);
     rvl_status status = exchange(&hello, &answer, NULL);
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
         devices = (int)answer.count;
-    else if (status == RVL_ERR_BUSY)
+        memcpy(own_name, answer.text, sizeof own_name);
+    } else if (status == RVL_ERR_BUSY)
         lose("`reveille run` has no descriptor left for another process",
              "raise the limit of descriptors (ulimit -n) where it is started");
     else if (machine >= 0)
@@ -209,6 +211,11 @@ rvl_status rvli_client_open(void)
     rvl_status status = open_locked();
     pthread_mutex_unlock(&mutex);
     return status;
+}
+
+const char *rvli_client_name(void)
+{
+    return own_name;
 }
 
 int rvli_client_devices(void)

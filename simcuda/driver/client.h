@@ -19,6 +19,9 @@
 /* Opens the connection if there is none. RVL_ERR_NO_DRIVER: there is no machine, which is told. */
 rvl_status rvli_client_open(void);
 
+/* What the machine calls this process, as its traces do; "" before it is open. */
+const char *rvli_client_name(void);
+
 /* Number of devices, once it is open. */
 int rvli_client_devices(void);
 

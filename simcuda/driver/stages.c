@@ -40,6 +40,11 @@ rvl_status rvli_recorder_leave(uint64_t id)
 
 /* ---- Programs in Python: simcuda/python/_reveille_stages.py and the package reveille ---- */
 
+const char *rvli_simulated_name(void)
+{
+    return rvli_client_name();
+}
+
 int rvli_simulated_stage(const char *name)
 {
     return rvli_recorder_stage(name);

@@ -9,6 +9,7 @@
 
 #include "base/intmap.h"
 #include "simcuda/machine/machine.h"
+#include "simcuda/machine/times.h"
 #include "simcuda/machine/store.h"
 
 typedef struct rvli_client rvli_client;
@@ -64,6 +65,7 @@ struct rvli_machine {
     rvli_store *store;    /* NULL: all ranks run; else one does, and nobody waits for the others */
     rvli_unknown_reads unknown;
     rvli_machine_pool pool;
+    rvli_times times;
 };
 
 typedef enum rvli_client_next {

@@ -400,6 +400,14 @@ void rvli_machine_ended(rvli_machine *machine, int status)
                              machine->turned_away);
 }
 
+rvli_times rvli_machine_take_times(rvli_machine *machine)
+{
+    rvli_times times = machine->times;
+    rvli_times_note(&times, rvl_clock_ns(machine->context), 1);
+    machine->times = (rvli_times){0};
+    return times;
+}
+
 rvl_status rvli_machine_close(rvli_machine *machine)
 {
     while (machine->clients != NULL)
@@ -413,6 +421,7 @@ rvl_status rvli_machine_close(rvli_machine *machine)
     close_file(machine->listener);
     close_file(machine->events);
     close_file(machine->spare);
+    rvli_times_clear(&machine->times);
     free(machine);
     return status;
 }

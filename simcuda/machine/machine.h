@@ -13,6 +13,7 @@
 
 #include "reveille/sim.h"
 #include "reveille/stats.h"
+#include "simcuda/machine/times.h"
 #include "simcuda/wire/wire.h"
 
 typedef struct rvli_machine rvli_machine;
@@ -113,6 +114,9 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
 
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
+
+/* The wall clock by the machine's. The caller takes it over, and clears it. */
+rvli_times rvli_machine_take_times(rvli_machine *machine);
 
 /* Most pinned host memory at one instant, all processes counted. */
 uint64_t rvli_machine_host_peak(const rvli_machine *machine);

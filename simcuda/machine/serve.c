@@ -107,6 +107,7 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
     client->greeted = status == RVL_OK;
     machine->greeted += client->greeted;
     answer->count = (uint32_t)machine->gpus;
+    memcpy(answer->text, client->name, sizeof answer->text);
     return status;
 }
 
@@ -353,11 +354,14 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
         return RVLI_CLIENT_END;
     if (rvli_client_is_quiet(request)) {
         take_note(machine, client, request);
+        rvli_times_note(&machine->times, rvl_clock_ns(machine->context), false);
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;
     answer->status =
         known ? answer_to(machine, client, request, answer, file_out) : RVL_ERR_NO_DEVICE;
+    rvli_times_note(&machine->times, rvl_clock_ns(machine->context),
+                    request->kind == RVLI_WIRE_STAGE);
     return RVLI_CLIENT_ANSWER;
 }
 

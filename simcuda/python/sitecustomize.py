@@ -25,6 +25,7 @@ TENSORS = {
     "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
     "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
 }
+HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
 
 class _Watch:
@@ -78,5 +79,6 @@ def _run_hidden():
 if os.environ.get("REVEILLE_MACHINE"):
     contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
     stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, *stages, *contents))
+    history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, *stages, *history, *contents))
 _run_hidden()

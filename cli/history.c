@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the peaks of a simulated run are for.
+ *
+ * The replay knows how much each process had of a device at the peak of a stage, and when the stage
+ * was, by the machine's clock. The process's files (simcuda/python/_reveille_history.py) say what
+ * PyTorch had within that time. The instant that had as much reserved as the process had then, or
+ * next below, is the one. The rest of the process's memory is that of libraries, and what the
+ * machine knows by name.
+ */
+#include "history.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "command.h"
+#include "holders.h"
+
+#define ENDING ".pickle"
+#define FILES_MOST 4096u
+#define STAGES_MOST 64u  /* names of stages that are looked at on a device */
+#define PRINTED_MOST 12u /* names of stages that are printed */
+#define LINES_JSON 20u
+
+/* ---- The folder ---- */
+
+int history_begin(const char *named, history *history_out)
+{
+    const char *temporary = getenv("TMPDIR");
+    *history_out = (history){.kept = named != NULL};
+    if (named != NULL) {
+        if (mkdir(named, 0777) != 0 && errno != EEXIST)
+            return complain(EXIT_BAD_INPUT, "--snapshots %s: %s", named, strerror(errno));
+        struct stat facts;
+        if (stat(named, &facts) == 0 && !S_ISDIR(facts.st_mode))
+            return complain(EXIT_BAD_INPUT, "--snapshots %s: a file: name a folder", named);
+        if (realpath(named, history_out->folder) == NULL || access(named, W_OK) != 0)
+            return complain(EXIT_BAD_INPUT, "--snapshots %s: %s", named, strerror(errno));
+        return 0;
+    }
+    snprintf(history_out->folder, sizeof history_out->folder, "%s/reveille-history-XXXXXX",
+             temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
+    if (mkdtemp(history_out->folder) == NULL) {
+        complain(0, "%s: %s: what memory is for is not followed", history_out->folder,
+                 strerror(errno));
+        history_out->folder[0] = '\0';
+    }
+    return 0;
+}
+
+void history_end(history *of)
+{
+    rvli_times_clear(&of->times);
+    if (of->folder[0] == '\0' || of->kept)
+        return;
+    DIR *folder = opendir(of->folder);
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    (void)rmdir(of->folder);
+    of->folder[0] = '\0';
+}
+
+/* ---- What is looked for ---- */
+
+/* One process at the peak of one stage on one device. */
+typedef struct share {
+    size_t device;
+    uint32_t stage;
+    const char *process; /* as the replay has it */
+    uint64_t bytes;      /* that PyTorch may have reserved of them */
+    rvl_snapshot_window window;
+    const rvl_snapshot *best; /* NULL: no file knows */
+    uint32_t best_stage;
+    uint64_t best_reserved, best_allocated;
+} share;
+
+typedef struct search {
+    const rvl_replay *replay;
+    share *shares;
+    size_t share_count;
+    rvl_snapshot **opened;
+    size_t opened_count;
+    const rvli_times *times;
+} search;
+
+/* What PyTorch's allocator takes its segments from. */
+static bool is_of_allocator(const rvl_holder *holder)
+{
+    return holder->process != NULL && holder->tag != NULL &&
+           (strcmp(holder->tag, "cudaMalloc") == 0 || strcmp(holder->tag, "cuMemCreate") == 0);
+}
+
+static bool add_share(search *in, share what)
+{
+    for (size_t i = 0; i < in->share_count; i++) {
+        share *known = &in->shares[i];
+        if (known->device == what.device && known->stage == what.stage &&
+            strcmp(known->process, what.process) == 0) {
+            known->bytes += what.bytes;
+            known->window.reserved_bytes = known->bytes;
+            return true;
+        }
+    }
+    share *shares = realloc(in->shares, (in->share_count + 1) * sizeof *shares);
+    if (shares == NULL)
+        return false;
+    in->shares = shares;
+    what.window.reserved_bytes = what.bytes;
+    shares[in->share_count++] = what;
+    return true;
+}
+
+static bool add_shares(search *in, size_t device, uint32_t stage)
+{
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    size_t count = 0;
+    bool ok = true;
+    if (rvl_replay_get_mark(in->replay, device, stage, &mark) != RVL_OK ||
+        rvl_replay_get_stage(in->replay, device, stage, &stats, NULL) != RVL_OK ||
+        rvl_replay_get_holders(in->replay, device, stage, holders, sizeof *holders,
+                               RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
+        return true;
+    for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
+        if (is_of_allocator(&holders[i]))
+            ok = add_share(
+                in, (share){.device = device,
+                            .stage = stage,
+                            .process = holders[i].process,
+                            .bytes = holders[i].bytes,
+                            .window = {.name = stats.mark,
+                                       .begin_us = rvli_times_first(in->times, mark.begin_ns),
+                                       .end_us = rvli_times_last(in->times, mark.end_ns)}});
+    }
+    return ok;
+}
+
+/* Of each name of a stage the instance with the largest peak. Returns how many there are. */
+static uint32_t largest_stages(const rvl_replay *replay, size_t device, uint32_t found[STAGES_MOST])
+{
+    rvl_stage_stats stage = {.struct_size = sizeof stage}, other = stage;
+    uint32_t count = 0;
+    for (uint32_t i = 0; rvl_replay_get_stage(replay, device, i, &stage, NULL) == RVL_OK; i++) {
+        uint32_t at = 0;
+        for (; at < count; at++) {
+            if (rvl_replay_get_stage(replay, device, found[at], &other, NULL) == RVL_OK &&
+                strcmp(other.mark, stage.mark) == 0)
+                break;
+        }
+        if (at == count && count < STAGES_MOST)
+            found[count++] = i;
+        else if (at < count && stage.peak_bytes > other.peak_bytes)
+            found[at] = i;
+    }
+    return count;
+}
+
+/* ---- Files ---- */
+
+/* What a file knows better than those before it. */
+static void compare(search *in, const rvl_snapshot *snapshot, const size_t *asked, size_t count,
+                    bool *used)
+{
+    for (size_t i = 0; i < count; i++) {
+        rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+        rvl_snapshot_part part = {.struct_size = sizeof part};
+        share *want = &in->shares[asked[i]];
+        if (rvl_snapshot_get_part(snapshot, (uint32_t)i, 0, &part) != RVL_OK ||
+            rvl_snapshot_get_stage(snapshot, (uint32_t)i, &stage) != RVL_OK)
+            continue;
+        if (want->best != NULL && (stage.peak_reserved_bytes < want->best_reserved ||
+                                   (stage.peak_reserved_bytes == want->best_reserved &&
+                                    stage.peak_allocated_bytes <= want->best_allocated)))
+            continue;
+        want->best = snapshot;
+        want->best_stage = (uint32_t)i;
+        want->best_reserved = stage.peak_reserved_bytes;
+        want->best_allocated = stage.peak_allocated_bytes;
+        *used = true;
+    }
+}
+
+static bool keep_open(search *in, rvl_snapshot *snapshot)
+{
+    rvl_snapshot **opened = realloc(in->opened, (in->opened_count + 1) * sizeof *opened);
+    if (opened == NULL)
+        return false;
+    in->opened = opened;
+    opened[in->opened_count++] = snapshot;
+    return true;
+}
+
+/* Asks a file, as the history of one of its devices, for the process's shares. */
+static bool ask_device(search *in, const char *path, uint32_t index, const size_t *asked,
+                       const rvl_snapshot_window *windows, size_t count, bool *is_there)
+{
+    const rvl_snapshot_options options = {.struct_size = sizeof options,
+                                          .flags = RVL_SNAPSHOT_HOLDERS,
+                                          .device = index + 1,
+                                          .windows = windows,
+                                          .window_count = count,
+                                          .window_size = sizeof *windows};
+    rvl_snapshot *snapshot = NULL;
+    rvl_status status = rvl_snapshot_run(path, &options, &snapshot);
+    bool used = false;
+    *is_there = status == RVL_OK || status == RVL_ERR_NOT_FOUND;
+    if (status != RVL_OK)
+        return status != RVL_ERR_HOST_OOM;
+    compare(in, snapshot, asked, count, &used);
+    if (used && keep_open(in, snapshot))
+        return true;
+    rvl_snapshot_close(snapshot);
+    return !used;
+}
+
+static bool ask_file(search *in, const char *path, const char *process)
+{
+    size_t *asked = calloc(in->share_count + 1, sizeof *asked), count = 0;
+    rvl_snapshot_window *windows = calloc(in->share_count + 1, sizeof *windows);
+    bool ok = asked != NULL && windows != NULL, is_there = true;
+    for (size_t i = 0; ok && i < in->share_count; i++) {
+        if (strcmp(in->shares[i].process, process) != 0)
+            continue;
+        windows[count] = in->shares[i].window;
+        asked[count++] = i;
+    }
+    size_t devices = rvl_replay_device_count(in->replay);
+    for (uint32_t i = 0; ok && is_there && count > 0 && i < devices; i++)
+        ok = ask_device(in, path, i, asked, windows, count, &is_there);
+    free(asked);
+    free(windows);
+    return ok;
+}
+
+/* The process of "python%5B1%5D.2.pickle", as its file is named. false: it is another file. */
+static bool process_of(const char *file, char *process_out, size_t size)
+{
+    size_t length = strlen(file), made = 0;
+    if (length <= strlen(ENDING) || strcmp(file + length - strlen(ENDING), ENDING) != 0)
+        return false;
+    length -= strlen(ENDING);
+    while (length > 0 && file[length - 1] != '.') /* its number */
+        length--;
+    for (size_t i = 0; i + 1 < length && made + 1 < size; i++) {
+        unsigned byte = (unsigned char)file[i];
+        if (file[i] == '%' && sscanf(file + i + 1, "%2x", &byte) == 1)
+            i += 2;
+        process_out[made++] = (char)byte;
+    }
+    process_out[made] = '\0';
+    return made > 0;
+}
+
+static bool ask_files(search *in, const char *folder)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    bool ok = true;
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX + NAME_MAX + 2], process[NAME_MAX + 1];
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (ok && (unsigned)i < FILES_MOST &&
+            process_of(entries[i]->d_name, process, sizeof process))
+            ok = ask_file(in, path, process);
+        free(entries[i]);
+    }
+    free(entries);
+    return ok;
+}
+
+static void end_search(search *in)
+{
+    for (size_t i = 0; i < in->opened_count; i++)
+        rvl_snapshot_close(in->opened[i]);
+    free(in->opened);
+    free(in->shares);
+    *in = (search){0};
+}
+
+static bool look(const history *of, const rvl_replay *replay, search *in)
+{
+    bool ok = true;
+    *in = (search){.replay = replay, .times = &of->times};
+    if (of->folder[0] == '\0' || of->times.count == 0)
+        return true;
+    for (size_t device = 0; device < rvl_replay_device_count(replay); device++) {
+        uint32_t stages[STAGES_MOST];
+        uint32_t count = largest_stages(replay, device, stages);
+        for (uint32_t i = 0; ok && i < count; i++)
+            ok = add_shares(in, device, stages[i]);
+    }
+    return ok && ask_files(in, of->folder);
+}
+
+/* ---- A peak as a whole ---- */
+
+static share *share_of(const search *in, size_t device, uint32_t stage, const char *process)
+{
+    for (size_t i = 0; i < in->share_count; i++) {
+        share *each = &in->shares[i];
+        if (each->device == device && each->stage == stage && strcmp(each->process, process) == 0)
+            return each;
+    }
+    return NULL;
+}
+
+/* "CUDA context of python[12]" in plain words. What is no name of the machine's is the program's.
+ */
+static const char *plain_name(const rvl_holder *holder)
+{
+    static const struct {
+        const char *begins, *plain;
+    } names[] = {{"CUDA context of", "CUDA context"},
+                 {"nccl", "communicators"},
+                 {"NCCL", "communicators"},
+                 {"cudaMalloc", "libraries"},
+                 {"cuMemCreate", "libraries"}};
+    for (size_t i = 0; holder->tag != NULL && i < sizeof names / sizeof *names; i++) {
+        if (strncmp(holder->tag, names[i].begins, strlen(names[i].begins)) == 0)
+            return names[i].plain;
+    }
+    return holder->tag != NULL ? holder->tag : "untagged";
+}
+
+/*
+ * All of a stage's peak: its sum is the peak. Of a process's segments those that PyTorch reserved
+ * are in parts. known_out: a file knew of one.
+ */
+static bool gather(const search *in, size_t device, uint32_t stage, holding *to, bool *known_out)
+{
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    size_t count = 0;
+    bool ok = true;
+    *known_out = false;
+    if (rvl_replay_get_stage(in->replay, device, stage, &stats, NULL) != RVL_OK ||
+        rvl_replay_get_holders(in->replay, device, stage, holders, sizeof *holders,
+                               RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
+        return true;
+    uint64_t left = stats.peak_bytes;
+    for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
+        bool segments = is_of_allocator(&holders[i]);
+        share *known = segments ? share_of(in, device, stage, holders[i].process) : NULL;
+        left -= holders[i].bytes;
+        if (known == NULL || known->best == NULL) {
+            const char *name = segments ? holders[i].tag : plain_name(&holders[i]);
+            ok = holding_add_part(to, name, NULL, holders[i].bytes);
+        } else if (known->bytes > 0) { /* once for all of its segments */
+            *known_out = true;
+            ok = holding_add_stage(to, known->best, known->best_stage) &&
+                 (known->bytes == known->best_reserved ||
+                  holding_add_part(to, "libraries", NULL, known->bytes - known->best_reserved));
+            known->bytes = 0;
+        }
+    }
+    if (ok && left > 0)
+        ok = holding_add_part(to, "others", NULL, left);
+    holding_sort(to);
+    return ok;
+}
+
+/* ---- For people ---- */
+
+/* The device on which the stages of a name have the largest peak. */
+static bool is_largest(const rvl_replay *replay, size_t device, const rvl_stage_stats *stage)
+{
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        uint32_t stages[STAGES_MOST];
+        uint32_t count = i != device ? largest_stages(replay, i, stages) : 0;
+        rvl_stage_stats other = {.struct_size = sizeof other};
+        for (uint32_t at = 0; at < count; at++) {
+            if (rvl_replay_get_stage(replay, i, stages[at], &other, NULL) == RVL_OK &&
+                strcmp(other.mark, stage->mark) == 0 &&
+                (other.peak_bytes > stage->peak_bytes ||
+                 (other.peak_bytes == stage->peak_bytes && i < device)))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool print_peak(const search *in, size_t device, uint32_t stage, unsigned *printed)
+{
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    rvl_replay_device facts = {.struct_size = sizeof facts};
+    holding held = {0};
+    bool known = false, ok = true;
+    char *where = NULL;
+    if (rvl_replay_get_stage(in->replay, device, stage, &stats, NULL) != RVL_OK ||
+        rvl_replay_get_device(in->replay, device, &facts) != RVL_OK ||
+        !is_largest(in->replay, device, &stats) || *printed == PRINTED_MOST)
+        return true;
+    ok = gather(in, device, stage, &held, &known);
+    if (ok && known) {
+        ++*printed;
+        bool many = rvl_replay_device_count(in->replay) > 1;
+        ok = (many ? asprintf(&where, "%s, device %d", stats.name, facts.device)
+                   : asprintf(&where, "%s", stats.name)) >= 0 &&
+             holders_print(&held, where);
+        free(where);
+    }
+    holding_clear(&held);
+    return ok;
+}
+
+bool history_print(const void *user, const rvl_replay *replay)
+{
+    const history *of = user;
+    search in;
+    unsigned printed = 0;
+    bool ok = look(of, replay, &in);
+    for (size_t device = 0; ok && in.share_count > 0 && device < rvl_replay_device_count(replay);
+         device++) {
+        uint32_t stages[STAGES_MOST];
+        uint32_t count = largest_stages(replay, device, stages);
+        for (uint32_t i = 0; ok && i < count; i++)
+            ok = print_peak(&in, device, stages[i], &printed);
+    }
+    end_search(&in);
+    return ok;
+}
+
+/* ---- For programs ---- */
+
+/* jansson takes over every value that is set; setting NULL, which is no memory, fails. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
+static json_t *text_of(const char *text)
+{
+    char *plain = text != NULL ? shown(RVLI_SHOWN_PLAIN, text) : NULL;
+    json_t *value = text != NULL ? json_string(plain) : json_null();
+    free(plain);
+    return value;
+}
+
+static json_t *holding_to_json(const holding *of, int device, const char *stage, bool *ok)
+{
+    json_t *object = json_object(), *parts = json_array(), *lines = json_array();
+    for (size_t i = 0; i < of->part_count; i++) {
+        json_t *part = json_object();
+        *ok = *ok && set(part, "tag", text_of(of->parts[i].tag)) &&
+              set(part, "module", text_of(of->parts[i].module)) &&
+              set(part, "bytes", json_integer((json_int_t)of->parts[i].bytes)) &&
+              json_array_append(parts, part) == 0;
+        json_decref(part);
+    }
+    for (size_t i = 0; i < of->line_count && i < LINES_JSON; i++) {
+        const rvl_snapshot_line *from = &of->lines[i];
+        json_t *line = json_object();
+        *ok =
+            *ok && set(line, "tag", text_of(from->tag)) && set(line, "file", text_of(from->file)) &&
+            set(line, "line", json_integer(from->line)) && set(line, "name", text_of(from->name)) &&
+            set(line, "via_file", text_of(from->via_file)) &&
+            set(line, "via_line", json_integer(from->via_line)) &&
+            set(line, "via_name", text_of(from->via_name)) &&
+            set(line, "module", text_of(from->module)) &&
+            set(line, "tensors", json_integer((json_int_t)from->count)) &&
+            set(line, "bytes", json_integer((json_int_t)from->bytes)) &&
+            json_array_append(lines, line) == 0;
+        json_decref(line);
+    }
+    *ok = set(object, "device", json_integer(device)) && *ok;
+    *ok = set(object, "stage", text_of(stage)) && *ok;
+    *ok = set(object, "at_peak", parts) && *ok;
+    *ok = set(object, "lines", lines) && *ok;
+    return object;
+}
+
+bool history_write_json(FILE *out, const void *user, const rvl_replay *replay)
+{
+    const history *of = user;
+    search in;
+    bool ok = look(of, replay, &in);
+    json_t *all = json_array();
+    for (size_t device = 0; ok && in.share_count > 0 && device < rvl_replay_device_count(replay);
+         device++) {
+        uint32_t stages[STAGES_MOST];
+        uint32_t count = largest_stages(replay, device, stages);
+        rvl_replay_device facts = {.struct_size = sizeof facts};
+        ok = rvl_replay_get_device(replay, device, &facts) == RVL_OK;
+        for (uint32_t i = 0; ok && i < count; i++) {
+            rvl_stage_stats stats = {.struct_size = sizeof stats};
+            holding held = {0};
+            bool known = false;
+            ok = rvl_replay_get_stage(replay, device, stages[i], &stats, NULL) == RVL_OK &&
+                 gather(&in, device, stages[i], &held, &known);
+            if (ok && known)
+                ok = json_array_append_new(
+                         all, holding_to_json(&held, facts.device, stats.name, &ok)) == 0 &&
+                     ok;
+            holding_clear(&held);
+        }
+    }
+    char *text = ok ? json_dumps(all, JSON_COMPACT) : NULL;
+    if (text != NULL && json_array_size(all) > 0)
+        fprintf(out, ",\"holders\":%s", text);
+    free(text);
+    json_decref(all);
+    end_search(&in);
+    return ok && text != NULL;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PyTorch's history of a simulated run: where its files go, and what they say of each stage's peak.
+ */
+#ifndef RVL_CLI_HISTORY_H
+#define RVL_CLI_HISTORY_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "reveille/replay.h"
+#include "simcuda/machine/times.h"
+
+/* A folder for the files of all processes of a run. */
+typedef struct history {
+    char folder[PATH_MAX]; /* "": there is none, and nothing is followed */
+    bool kept;             /* the user has named it */
+    rvli_times times;      /* the machine's */
+} history;
+
+/* named: the folder that is made where it is missing; NULL: one that goes with this run. Returns
+ * 0, or an exit status, having complained. */
+int history_begin(const char *named, history *history_out);
+/* Removes what is not kept. */
+void history_end(history *of);
+
+/*
+ * Prints, for each name of a stage, what its largest peak is for, on the device that has it.
+ * false: no memory.
+ */
+bool history_print(const void *of, const rvl_replay *replay);
+
+/* The same for all devices, as the value of a key "holders" behind a comma. false: no memory. */
+bool history_write_json(FILE *out, const void *of, const rvl_replay *replay);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/machine/times.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define TIMES_MOST ((size_t)1 << 20)
+
+static int64_t wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Every second one goes, and from now on they are twice as far apart. */
+static void thin_out(rvli_times *times)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < times->count; i += 2)
+        times->list[kept++] = times->list[i];
+    times->count = kept;
+    uint64_t span = times->list[kept - 1].ns - times->list[0].ns;
+    times->step_ns = span / kept > times->step_ns ? span / kept : 2 * times->step_ns + 1;
+}
+
+void rvli_times_note(rvli_times *times, uint64_t ns, int always)
+{
+    if (times->count > 0 && !always && ns <= times->list[times->count - 1].ns + times->step_ns)
+        return;
+    if (times->count == TIMES_MOST)
+        thin_out(times);
+    if (times->count == times->capacity) {
+        size_t capacity = times->capacity > 0 ? 2 * times->capacity : 256;
+        struct rvli_time *list = realloc(times->list, capacity * sizeof *list);
+        if (list == NULL)
+            return;
+        times->list = list;
+        times->capacity = capacity;
+    }
+    int64_t us = wall_us();
+    if (times->count > 0 && us < times->list[times->count - 1].us)
+        us = times->list[times->count - 1].us; /* somebody has set the clock back */
+    times->list[times->count++] = (struct rvli_time){ns, us};
+}
+
+/* How many show less than ns; or, with_equal, at most. */
+static size_t count_below(const rvli_times *times, uint64_t ns, int with_equal)
+{
+    size_t low = 0, high = times->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (times->list[middle].ns < ns || (with_equal && times->list[middle].ns == ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int64_t rvli_times_first(const rvli_times *times, uint64_t ns)
+{
+    size_t below = count_below(times, ns, 0);
+    if (times->count == 0)
+        return 0;
+    return times->list[below < times->count ? below : times->count - 1].us;
+}
+
+int64_t rvli_times_last(const rvli_times *times, uint64_t ns)
+{
+    size_t below = count_below(times, ns, 1);
+    return below > 0 ? times->list[below - 1].us : 0;
+}
+
+void rvli_times_clear(rvli_times *times)
+{
+    free(times->list);
+    *times = (rvli_times){0};
+}

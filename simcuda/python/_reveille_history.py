@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""What memory on simulated GPUs is for: PyTorch's own history of its allocator, kept for `reveille run`.
+
+PyTorch writes down each allocation with its stack, in a ring. From time to time the ring goes to a file, as a snapshot
+(docs/snapshot.md). `reveille run` reads the files when the run is over, and finds the state at each peak there. A file
+says all of the time that its ring covers, so one is needed only where a peak would be lost.
+
+Beside the stacks a file needs to know which tensors are weights, gradients and the optimizer's state. These are looked
+at where a pass of backward or a step of an optimizer ends. The history is cut into phases there, by the metadata that
+PyTorch puts on each entry, so that what was seen has its place among the entries. predict/snapshot/observed.h has the
+form.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import os
+import pickle
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+from urllib.parse import quote
+
+import torch
+import _thread
+
+FOLDER = os.environ.get("REVEILLE_HISTORY", "")
+_DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
+_name = ctypes.PyDLL(_DRIVER).rvli_simulated_name  # what traces call this process
+_name.restype, _name.argtypes = ctypes.c_char_p, ()
+ENTRIES = 1 << 16  # of the ring: some 60 MB with stacks of 30 frames
+FILES_MOST = 32  # a process; the last one is written again then
+CHECK_S = 0.1
+QUIET_S = 2.0  # without a new peak for so long, the last one is written, if there is time for it
+SHARE = 0.05  # of a process's time that looking and writing may take
+NOTES_MOST = 1 << 16
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OTHERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.abspath(os.__file__)) + os.sep, _HERE, "<frozen")
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+
+def _is_own(name):
+    return not name.startswith(_OTHERS) and not any(each in name for each in _PACKAGES)
+
+
+def _place():
+    """The line of the program that calls, as it stands in a note."""
+    frame, other = sys._getframe(1), None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if _is_own(name):
+            break
+        if other is None and any(each in name for each in _PACKAGES) and not name.startswith(_OTHERS[0]):
+            other = frame
+        frame = frame.f_back
+    frame = frame or other
+    if frame is None:
+        return "0 - -"
+    return f"{frame.f_lineno or 0} {frame.f_code.co_name.replace(' ', '_')} {frame.f_code.co_filename}"
+
+
+# ---- Addresses of tensors ----
+
+
+def _memory(tensor, found, depth=0):
+    """The addresses of what a tensor holds on devices; one that stands for others has theirs."""
+    inner = getattr(tensor, "_local_tensor", None)
+    if inner is not None:
+        _memory(inner, found, depth + 1)
+    elif type(tensor) in _PLAIN:
+        if tensor.is_cuda and tensor.layout is torch.strided:
+            found.append(tensor.data_ptr())
+    elif depth < 4 and hasattr(tensor, "__tensor_flatten__"):
+        for name in tensor.__tensor_flatten__()[0]:
+            _memory(getattr(tensor, name), found, depth + 1)
+    elif tensor.is_cuda and tensor.layout is torch.strided and type(tensor).__name__ not in ("FakeTensor", "FunctionalTensor"):
+        found.append(tensor.data_ptr())
+
+
+_PLAIN = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
+
+
+class _Budget:
+    """Says whether there is time for something, by what it has taken so far."""
+
+    def __init__(self, share, first):
+        self.share, self.first, self.spent, self.begin = share, first, 0.0, time.perf_counter()
+
+    def allows(self, more=0.0):
+        if self.first > 0:
+            self.first -= 1
+            return True
+        return self.spent + more <= self.share * (time.perf_counter() - self.begin)
+
+    def __enter__(self):
+        self.since = time.perf_counter()
+
+    def __exit__(self, *_):
+        self.spent += time.perf_counter() - self.since
+
+
+class History:
+    def __init__(self):
+        self.modules: Any = weakref.WeakSet()
+        self.optimizers: Any = weakref.WeakSet()
+        self.kinds: set = set()  # of modules
+        self.phases: Any = collections.deque(maxlen=NOTES_MOST)  # number, kind, place
+        self.seen: Any = collections.deque(maxlen=4096)  # number, tag, addresses
+        self.number, self.depth = 0, 0
+        self.looking, self.writing = _Budget(0.02, 6), _Budget(SHARE, 2)
+        self.files, self.counted, self.per_entry = 0, 0, 5e-6
+        self.peaks, self.risen, self.risen_s = (0, 0), None, 0.0
+        self.busy = threading.Lock()
+        self.stopped = False
+
+    # ---- Phases ----
+
+    def phase(self, kind, place="0 - -"):
+        self.number += 1
+        self.phases.append((self.number, kind, place))
+        torch._C._cuda_setMemoryMetadata(f"rvl:{self.number}")
+
+    def see(self, tag, tensors):
+        found: list[int] = []
+        for each in tensors:
+            _memory(each, found)
+        if found:
+            self.seen.append((self.number, tag, tuple(found)))
+
+    def look(self, always=False):
+        """What tensors are for now, at the begin of a phase."""
+        if self.stopped or not (always or self.looking.allows()):
+            return
+        with self.looking:
+            modules = list(self.modules)
+            parameters = [p for each in modules for p in each._parameters.values() if p is not None]
+            self.see("gradients", [p.grad for p in parameters if p.grad is not None])
+            for each in list(self.optimizers):
+                groups = [p for group in each.param_groups for p in group["params"]]
+                self.see("gradients", [p.grad for p in groups if p.grad is not None])
+                parameters += groups
+            self.see("weights", parameters)
+            self.see("weights", [b for each in modules for b in each._buffers.values() if b is not None])
+            for each in list(self.optimizers):
+                self.see("optimizer", list(_tensors_of(each.state)))
+
+    # ---- Files ----
+
+    def notes(self):
+        made = [f"phase {number} {kind} {place}" for number, kind, place in self.phases]
+        made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in self.seen]
+        made += [f"module {first} {last} {name} {file}" for first, last, name, file in self.classes()]
+        return [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in made]
+
+    def classes(self):
+        """Classes of modules that are not PyTorch's, with the lines of their code."""
+        for each in list(self.kinds):
+            if each.__module__.startswith("torch."):
+                continue
+            codes = [f.__code__ for f in vars(each).values() if hasattr(f, "__code__")]
+            codes = [code for code in codes if code.co_filename == codes[0].co_filename]
+            if codes:
+                last = max((line or 0) for code in codes for _, _, line in code.co_lines())
+                yield min(code.co_firstlineno for code in codes), last, each.__name__, codes[0].co_filename
+
+    def write(self):
+        """The ring as a file."""
+        if not self.busy.acquire(blocking=False):
+            return
+        try:
+            if self.stopped:
+                return
+            with self.writing:
+                since, before = time.perf_counter(), self.counted
+                self.phase("between")
+                self.look(always=True)
+                snapshot = torch.cuda.memory._snapshot()
+                snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *self.notes()]
+                self.files = min(self.files + 1, FILES_MOST)
+                path = os.path.join(FOLDER, f"{quote(_name().decode(), safe='')}.{self.files}.pickle")
+                with open(path + ".part", "wb") as file:
+                    pickle.dump(snapshot, file, 4)
+                os.replace(path + ".part", path)
+                entries = max(1000, min(ENTRIES, before))
+                self.per_entry = max(self.per_entry, (time.perf_counter() - since) / entries)
+            self.risen = None
+        except Exception as error:
+            self.stop(repr(error))
+        finally:
+            self.busy.release()
+
+    def stop(self, why):
+        if not self.stopped:
+            self.stopped = True
+            print(f"reveille: what memory is for is not followed any further: {why}", file=sys.stderr)
+
+    # ---- When ----
+
+    def count(self):
+        """How many entries there were, and the highest peaks. Both are of PyTorch's own counters."""
+        counted, reserved, allocated = 0, 0, 0
+        for device in range(torch.cuda.device_count()):
+            stats = torch._C._cuda_memoryStats(device)
+            if stats["allocation"]["all"]["allocated"]:
+                counted += stats["allocation"]["all"]["allocated"] + 2 * stats["allocation"]["all"]["freed"]
+                reserved += stats["reserved_bytes"]["all"]["peak"]
+                allocated += stats["allocated_bytes"]["all"]["peak"]
+        return counted, (reserved, allocated)
+
+    def check(self):
+        self.counted, peaks = self.count()
+        if peaks > self.peaks:
+            self.risen, self.risen_s = self.counted, time.perf_counter()
+        self.peaks = peaks
+        if self.risen is None:
+            return
+        behind = self.counted - self.risen
+        quiet = time.perf_counter() - self.risen_s > QUIET_S
+        cost = self.per_entry * min(self.counted, ENTRIES)
+        if behind > ENTRIES // 2 or (quiet and self.writing.allows(cost)):
+            self.write()
+
+    def watch(self):
+        while not self.stopped:
+            time.sleep(CHECK_S)
+            try:
+                self.check()
+            except Exception as error:
+                self.stop(repr(error))
+
+    def finish(self):
+        self.write()
+        self.stopped = True
+
+    # ---- What goes on ----
+
+    def backward(self, run):
+        def run_as_phase(*args, **kwargs):
+            if self.stopped or self.depth > 0 or not torch.cuda.is_initialized():
+                return run(*args, **kwargs)
+            self.depth += 1
+            self.phase("backward", _place())
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self.depth -= 1
+                self.phase("between")
+                self.look()
+
+        return run_as_phase
+
+    def before_step(self, optimizer, *_):
+        if not self.stopped and torch.cuda.is_initialized():
+            self.optimizers.add(optimizer)
+            self.phase("optimizer", _place())
+
+    def after_step(self, *_):
+        if not self.stopped and torch.cuda.is_initialized():
+            self.phase("between")
+            self.look()
+
+    def on_out_of_memory(self, *_):
+        self.counted = self.count()[0]
+        if self.writing.allows(self.per_entry * min(self.counted, ENTRIES)):
+            self.write()
+
+
+def _tensors_of(value, depth=0):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 4 and isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors_of(each, depth + 1)
+    elif depth < 4 and isinstance(value, collections.abc.Mapping):
+        for each in value.values():
+            yield from _tensors_of(each, depth + 1)
+
+
+# ---- Getting in ----
+
+
+def begin(_module):
+    """PyTorch was imported. The history begins when it first uses CUDA."""
+    if torch.version.cuda is None or not FOLDER:
+        return
+    history = History()
+    _follow_modules(history)
+    engine = torch.autograd._engine_run_backward
+    torch.autograd._engine_run_backward = history.backward(engine)
+    from torch.optim import optimizer
+
+    optimizer.register_optimizer_step_pre_hook(history.before_step)
+    optimizer.register_optimizer_step_post_hook(history.after_step)
+    torch.cuda._lazy_call(lambda: _start(history))
+
+
+def _follow_modules(history):
+    from torch.nn.modules import module
+
+    def follow(owner, *_):
+        history.modules.add(owner)
+        history.kinds.add(type(owner))
+
+    module.register_module_parameter_registration_hook(follow)
+    module.register_module_buffer_registration_hook(follow)
+    module.register_module_module_registration_hook(follow)
+    restore = module.Module.__setstate__
+
+    def restore_and_follow(owner, state):  # a copy registers nothing
+        restore(owner, state)
+        follow(owner)
+
+    module.Module.__setstate__ = restore_and_follow
+
+
+def _start(history):
+    try:
+        record = torch.cuda.memory._record_memory_history
+        if torch.cuda.get_allocator_backend() != "native":
+            return history.stop(f"the allocator {torch.cuda.get_allocator_backend()} has no history")
+        record(enabled="all", context="alloc", stacks="python", max_entries=ENTRIES)
+        torch._C._cuda_attach_out_of_memory_observer(history.on_out_of_memory)
+    except Exception as error:
+        return history.stop(repr(error))
+
+    def record_for_program(*args, **kwargs):
+        if not history.stopped:
+            history.stop("the program records PyTorch's history itself")
+            record(enabled=None)
+        return record(*args, **kwargs)
+
+    torch.cuda.memory._record_memory_history = record_for_program
+    history.phase("between")
+    import multiprocessing.util
+
+    # It runs at the end of workers of multiprocessing, too, where atexit does not.
+    multiprocessing.util.Finalize(None, history.finish, exitpriority=1000)
+    _thread.start_new_thread(history.watch, ())
+    return None

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+What `reveille run` says a peak is for, where a process leaves PyTorch's history behind: holders.py COMMAND.
+
+Here the process is this file again, which allocates by CUDA's runtime and writes the history itself.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+
+MIB = 1 << 20
+FRAME = {"name": "forward", "filename": "/job/model.py", "line": 7}
+
+
+class Program:
+    """Takes segments, and writes them down with what lies in them."""
+
+    def __init__(self):
+        self.runtime = ctypes.CDLL(os.environ["RUNTIME"])
+        self.trace = []
+
+    def take(self, size):
+        pointer = ctypes.c_void_p()
+        assert self.runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
+        return pointer.value
+
+    def entry(self, action, addr, size, frames=(), label=""):
+        self.trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "frames": list(frames),
+                           "time_us": time.time_ns() // 1000, "user_metadata": label})
+        time.sleep(0.002)
+
+    def segment(self, size):
+        addr = self.take(size)
+        self.entry("segment_alloc", addr, size)
+        return addr
+
+    def write(self, number=1, text=None):
+        path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{os.getpid()}.{number}.pickle")
+        path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": [],
+                                               "allocator_settings": {}}, 4))
+
+
+def inside(how):
+    program = Program()
+    if how == "off":
+        assert "REVEILLE_HISTORY" not in os.environ
+        program.take(2 * MIB)
+        return
+    first = program.segment(20 * MIB)
+    program.entry("alloc", first, 3 * MIB, [FRAME], "parameter")
+    program.entry("alloc", first + 3 * MIB, 5 * MIB - 100, [FRAME], "activation")
+    program.entry("free_requested", first + 3 * MIB, 5 * MIB - 100)
+    program.entry("free_completed", first + 3 * MIB, 5 * MIB - 100)
+    program.take(6 * MIB)  # a library's
+    if how == "later":  # what comes behind the peak is not looked at
+        second = program.segment(40 * MIB)
+        program.entry("alloc", second, 40 * MIB, [FRAME], "gradient")
+        program.entry("free_requested", second, 40 * MIB)
+        program.entry("free_completed", second, 40 * MIB)
+        program.entry("segment_free", second, 40 * MIB)
+        assert program.runtime.cudaFree(ctypes.c_void_p(second)) == 0
+    program.write(text=b"no pickle" if how == "broken" else None)
+
+
+def run(command, how, *options, status=0):
+    done = subprocess.run([command, "run", "--device", "h100-80g", *options, "--", sys.executable, __file__, "--inside", how],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, (how, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def holders(command, how, *options):
+    shown = json.loads(run(command, how, "--json", *options).stdout)
+    (stage,) = shown["devices"][0]["stages"]
+    if shown["holders"]:
+        (holder,) = shown["holders"]
+        assert (holder["device"], holder["stage"]) == (0, "run"), holder
+        assert sum(each["bytes"] for each in holder["at_peak"]) == stage["peak_bytes"], (holder, stage)
+        parts = {each["tag"]: each["bytes"] for each in holder["at_peak"]}
+        parts.pop("CUDA context", None), parts.pop("CUDA driver", None)
+        return parts, [(each["tag"], each["name"], each["line"], each["bytes"]) for each in holder["lines"]]
+    return None
+
+
+def main(command):
+    expected = {"weights": 3 * MIB, "activations": 5 * MIB - 100, "rounding": 100, "cached": 12 * MIB, "libraries": 6 * MIB}
+    found = holders(command, "plain")
+    assert found == (expected, [("activations", "forward", 7, 5 * MIB - 100), ("weights", "forward", 7, 3 * MIB)]), found
+    found, _ = holders(command, "later")
+    assert found == {"weights": 3 * MIB, "gradients": 40 * MIB, "cached": 17 * MIB, "libraries": 6 * MIB}, found
+    assert holders(command, "broken") is None
+    assert holders(command, "off", "--attribution=off") is None
+    text = run(command, "plain").stdout
+    assert "at the peak of run: " in text and "forward (model.py:7)" in text, text
+    assert text.rstrip().splitlines()[-1].startswith("fits"), text
+    with tempfile.TemporaryDirectory() as folder:
+        kept = pathlib.Path(folder, "kept")
+        run(command, "plain", "--snapshots", str(kept))
+        (file,) = kept.iterdir()
+        listed = subprocess.run([command, "snapshot", file], capture_output=True, text=True, check=True).stdout
+        assert "forward (model.py:7)" in listed, listed
+        run(command, "plain", "--snapshots", str(kept / file.name), status=2)
+        empty = pathlib.Path(folder, "temporary")
+        empty.mkdir()
+        os.environ["TMPDIR"] = str(empty)
+        run(command, "plain")
+        assert not list(empty.iterdir()), "a folder is left"
+    done = run(command, "plain", "--snapshots", "x", "--attribution=off", status=2)
+    assert "--attribution=off" in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--inside":
+        inside(sys.argv[2])
+    else:
+        libraries = pathlib.Path(sys.argv[2])
+        os.environ["RUNTIME"] = str(next(iter(sorted(libraries.glob("libcudart.so.*")))))
+        main(sys.argv[1])
+        print("ok")

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+What `reveille run` says the peak of a training step is for, against the model's own sizes: torch_holders.py COMMAND.
+A small GPT with AdamW; with gradient checkpoints; compiled; and by FSDP2 on two ranks.
+"""
+import json
+import os
+import subprocess
+import sys
+
+
+def inside(how):
+    import torch
+    from torch import nn
+    import torch.nn.functional as F
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            return x + self.down(F.gelu(self.up(self.norm(x))))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(4096, 512), nn.Linear(512, 4096, bias=False)
+            self.blocks = nn.ModuleList(Block(512) for _ in range(4))
+
+        def forward(self, ids):
+            x = self.embed(ids)
+            for block in self.blocks:
+                again = how == "checkpoint"
+                x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if again else block(x)
+            return self.head(x)
+
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    model = GPT().cuda()
+    if how == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+
+        torch.distributed.init_process_group("nccl")
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    run = torch.compile(model) if how == "compile" else model
+    local = [getattr(p, "_local_tensor", p) for p in model.parameters()]
+    if int(os.environ.get("RANK", 0)) == 0:
+        print("bytes", sum(p.numel() * p.element_size() for p in local), flush=True)
+    for _ in range(3):
+        ids = torch.randint(0, 4096, (4, 512), device="cuda")
+        F.cross_entropy(run(ids).view(-1, 4096), ids.view(-1)).backward()
+        big = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")  # so the peak is where all gradients are
+        del big
+        optimizer.step()
+        big = torch.empty((1 << 30) + (1 << 28), dtype=torch.uint8, device="cuda")  # and the optimizer's state
+        del big
+        optimizer.zero_grad()
+    if how == "fsdp":
+        torch.distributed.destroy_process_group()
+
+
+def main(command):
+    for how in sys.argv[2:] or ("plain", "checkpoint", "compile", "fsdp"):
+        many = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if how == "fsdp" else []
+        done = subprocess.run([command, "run", "--json", "--gpus", str(1 + (how == "fsdp")), "--", sys.executable, *many, __file__,
+                               "--inside", how], stdout=subprocess.PIPE, text=True, check=True)
+        said = [line for line in done.stdout.splitlines() if line.startswith("bytes ")]
+        size = int(said[0].split()[1])
+        shown = json.loads(done.stdout.splitlines()[-1])
+        for holder in shown["holders"]:
+            parts = {}
+            for each in holder["at_peak"]:
+                parts[each["tag"]] = parts.get(each["tag"], 0) + each["bytes"]
+            (stage,) = (each for each in shown["devices"][holder["device"]]["stages"] if each["name"] == holder["stage"])
+            print(how, parts)
+            assert sum(parts.values()) == stage["peak_bytes"], (how, parts, stage)
+            assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (size, size, 2 * size), (how, size, parts)
+            (largest, *_) = holder["lines"]
+            assert largest["name"] == "inside" and largest["bytes"] == (1 << 30) + (1 << 28), largest
+        assert len(shown["holders"]) == 1 + (how == "fsdp"), shown["holders"]
+
+
+if __name__ == "__main__":
+    inside(sys.argv[2]) if sys.argv[1] == "--inside" else main(sys.argv[1])
