@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "command.h"
@@ -438,6 +439,27 @@ static int refuse_missing(const command_spec *command, const char *word)
     return options_refuse(command, "option %s needs a value: %s", word, expected);
 }
 
+/* ---- Endings ---- */
+
+static bool ends_with(const char *path, const char *ending, size_t length)
+{
+    size_t whole = strlen(path);
+    return whole > length + 1 && path[whole - length - 1] == '.' &&
+           strncasecmp(path + whole - length, ending, length) == 0;
+}
+
+/* Whether a path has one of the endings "html htm". */
+static bool has_ending(const char *path, const char *endings)
+{
+    for (const char *at = endings; *at != '\0'; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (ends_with(path, at, length))
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 /* ---- A command line ---- */
 
 typedef struct getopt_lists {
@@ -516,6 +538,16 @@ static int check_operands(const command_spec *command, char **operands)
     return 0;
 }
 
+/* "--json out.json": the value of an option that may go without one is joined to it. */
+static int check_next(const command_spec *command, const option_spec *option, const char *next)
+{
+    if (option->kind != OPTION_DOCUMENT || next == NULL || !has_ending(next, option->files) ||
+        access(next, F_OK) == 0)
+        return 0;
+    return options_refuse(command, "--%s %s: join them by =, as --%s=%s", option->name, next,
+                          option->name, next);
+}
+
 bool options_parse(const command_spec *command, int argc, char **argv, void *arguments,
                    option_line *line_out)
 {
@@ -531,6 +563,9 @@ bool options_parse(const command_spec *command, int argc, char **argv, void *arg
             break;
         const char *word = word_at_fault(argv, at, answer);
         int status = take_option(command, answer, word, arguments, line_out);
+        if (status == 0 && answer >= FIRST_OPTION && optarg == NULL)
+            status = check_next(command, options_at(command, (size_t)(answer - FIRST_OPTION)),
+                                argv[optind]);
         if (status != 0) {
             line_out->status = status > 0 ? status : EXIT_FITS;
             return false;
@@ -552,25 +587,6 @@ bool options_given(const command_spec *command, const option_line *line, const c
 }
 
 /* ---- Names of files ---- */
-
-static bool ends_with(const char *path, const char *ending, size_t length)
-{
-    size_t whole = strlen(path);
-    return whole > length + 1 && path[whole - length - 1] == '.' &&
-           strncasecmp(path + whole - length, ending, length) == 0;
-}
-
-/* Whether a path has one of the endings "html htm". */
-static bool has_ending(const char *path, const char *endings)
-{
-    for (const char *at = endings; *at != '\0'; at += strspn(at, " ")) {
-        size_t length = strcspn(at, " ");
-        if (ends_with(path, at, length))
-            return true;
-        at += length;
-    }
-    return false;
-}
 
 static bool is_special(const char *path)
 {

@@ -107,6 +107,16 @@ class Written(unittest.TestCase):
                 self.assertFalse(os.path.exists(marker))
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_value_that_is_not_joined_is_told(self):
+        for words, said in ((["run", "--json", "out.json", "--", "true"], "--json out.json: join them by =, as --json=out.json"),
+                            (["replay", TRACE, "--markdown", "out.md"], "--markdown out.md: join them by =")):
+            code, out, errors = reveille(*words, folder=self.folder)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(said, errors)
+        with open(self.path("config.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        self.assertNotIn("join them", reveille("replay", "--json", "config.json", folder=self.folder)[2])
+
     def test_inputs_are_not_replaced(self):
         path = self.make_trace([("train", 1)], "run.json")
         code, _, errors = reveille("replay", path, f"--json={path}")
