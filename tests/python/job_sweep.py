@@ -2,19 +2,29 @@
 """Many ranks: every rank's every step fails in turn, and every rank is killed. Not part of CI.
 
     python job_sweep.py [RANKS [TIMEOUT_S [PARTS]]]      64, 8 s, and "failed killed" without them
+    python job_sweep.py 6 2 killed --store tcp --seconds 600
+
+--store: that of the tests (files), or of PyTorch: `tcp` or `torch-file`. --seconds: again and again,
+and one line for all of it.
 
 `failed:36-63` is that part with the victims 36 to 63 alone. All ranks take part in every round.
 
 Each round is one pause or resume of all ranks. In `failed` one rank's step fails: it has no memory,
 its callback refuses, or one call of its store raises. In `killed` one rank is killed while it
-prepares, before it votes, or when it has voted; it is started again for the next round. After each
+prepares, before it votes, as it decides, as it hears what was decided, or when it has voted; it is
+started again for the next round. After each
 round all ranks must have moved or none, all must have been told the same, and what they hold must
 be what it was. Prints a line of JSON for each part. `others_late` are rounds in which a rank that
 is not at fault did not answer in time, as happens on a machine with more work than cores: all abort
 then, too.
 """
 
+import argparse
+import collections
 import ctypes
+import datetime
+import functools
+import itertools
 import json
 import os
 import signal
@@ -30,7 +40,9 @@ from job import MIB, FileStore, Member
 STORE_CALLS = 7  # a move has so many, and more while it waits
 STEPS = ["memory", "refusal", *(f"store {n}" for n in range(2, 2 + STORE_CALLS))]
 MAY_BE_LATE = STEPS[-3:]  # for the rank that votes last they come after the decision
-MOMENTS = ["preparing", "voting", "voted"]
+MOMENTS = ["preparing", "voting", "voted", "deciding", "told"]
+SERVERS = []  # processes that hold a store
+MAY_LIVE = ["deciding", "told"]  # one rank decides, and the others are told
 
 
 class Faulty:
@@ -60,9 +72,9 @@ class Faulty:
 class Rank:
     """One process: its context, what it holds, and what went on."""
 
-    def __init__(self, rank, folder, world_size, timeout_s):
+    def __init__(self, rank, store, world_size, timeout_s):
         self.rank, self.timeout_s = rank, timeout_s
-        self.store = Faulty(FileStore(folder))
+        self.store = Faulty(store)
         self.member = Member(rank, self.store, world_size)
         ctypes.memset(self.member.weights, rank + 1, 4 * MIB)
 
@@ -120,6 +132,10 @@ class Rank:
             self.member.context.tag("weights", before_unmap=kill)
         elif moment == "voting":
             self.store.arm(1, kill, ("set",))
+        elif moment == "deciding":
+            self.store.arm(2, kill, ("compare_set",))  # of the plan, and of the decision
+        elif moment == "told":
+            self.store.arm(1, kill, ("get",))
         else:
             self.store.arm(3, kill, ("add",))  # of the round, of the vote, and of who has left
 
@@ -143,23 +159,48 @@ def failing(this, size, victims):
                 this.mend()
 
 
-def killing(this, size, victims):
+def killing(this, size, victims, first_moment=0):
     """Those of `killed`."""
     for victim in victims:
-        moment = MOMENTS[victim % len(MOMENTS)]
+        moment = MOMENTS[(first_moment + victim) % len(MOMENTS)]
         if this.rank == victim:
             this.die(moment)
         yield [victim, moment, "pause", *this.move("pause")]
+        this.mend()
         if this.is_asleep():  # the one that was killed had voted: it begins awake
             this.member.context.resume()
 
 
-def start(body, rank, folder, size, timeout_s, out, victims):
+def torch_store(name, folder, size):
+    """What each rank opens its store with."""
+    from torch import distributed as dist
+
+    patience = datetime.timedelta(seconds=60)
+    if name == "torch-file":
+        return lambda: dist.FileStore(str(folder / "all"), size)
+    ends = os.pipe()
+    server = os.fork()  # its threads are in nobody's way when ranks are forked
+    if server == 0:
+        held = dist.TCPStore("127.0.0.1", 0, None, True, patience, False)
+        os.write(ends[1], str(held.port).encode())
+        while os.getppid() != 1:
+            time.sleep(1)
+        os._exit(0)
+    port = int(os.read(ends[0], 16))
+    SERVERS.append(server)
+
+    def connect():
+        return dist.TCPStore("127.0.0.1", port, None, False, patience, False)
+
+    return connect
+
+
+def start(body, rank, open_store, size, timeout_s, out, victims):
     child = os.fork()
     if child == 0:
         try:
             with out.open("a", buffering=1) as file:
-                for answer in body(Rank(rank, folder, size, timeout_s), size, victims):
+                for answer in body(Rank(rank, open_store(), size, timeout_s), size, victims):
                     file.write(json.dumps(answer) + "\n")
             os._exit(0)
         except BaseException:
@@ -168,26 +209,35 @@ def start(body, rank, folder, size, timeout_s, out, victims):
     return child
 
 
-def run(body, size, timeout_s, victims):
+def run(body, size, timeout_s, victims, store="files"):
     """The answers of every rank by round, and how many were killed."""
     killed = 0
     with tempfile.TemporaryDirectory() as work:
         folder, out = Path(work, "store"), Path(work, "out")
         folder.mkdir()
         out.mkdir()
+        if store == "files":
+            open_store = lambda: FileStore(folder)  # noqa: E731
+        else:
+            open_store = torch_store(store, folder, size)
 
         def begin(rank, left):
-            return start(body, rank, folder, size, timeout_s, out / str(rank), left)
+            return start(body, rank, open_store, size, timeout_s, out / str(rank), left)
 
         ranks = {begin(rank, victims): rank for rank in range(size)}
         while ranks:
             child, status = os.wait()
+            assert child in ranks, "the server of the store has ended"
             rank = ranks.pop(child)
             if os.WIFSIGNALED(status):
                 killed += 1
                 ranks[begin(rank, range(rank + 1, victims.stop))] = rank
             else:
                 assert os.WEXITSTATUS(status) == 0, f"rank {rank} failed: see above"
+        for server in SERVERS:
+            os.kill(server, signal.SIGKILL)
+            os.waitpid(server, 0)
+        SERVERS.clear()
         found = {}
         for path in out.iterdir():
             for victim, step, function, told, right in map(json.loads, path.open()):
@@ -207,7 +257,8 @@ def check(found, size, killed_parts):
     for (victim, step, function), answers in sorted(found.items()):
         told = {each[0] for each in answers}
         dead = killed_parts and step != ""
-        if len(answers) != size - dead or len(told) != 1 or not all(each[1] for each in answers):
+        alive = (size - dead, size) if step in MAY_LIVE else (size - dead,)
+        if len(answers) not in alive or len(told) != 1 or not all(each[1] for each in answers):
             faults.append([victim, step, function, sorted(told), len(answers)])
         counts["moved" if told == {"moved"} else "aborted"] += 1
         if not killed_parts and step not in MAY_BE_LATE and (step == "") != (told == {"moved"}):
@@ -227,20 +278,36 @@ def victims_of(part, size):
     return name, range(int(first), int(last) + 1)
 
 
+def sweep(name, victims, size, timeout_s, store, turn):
+    """One part, once."""
+    body, limit_s = (failing, 60.0) if name == "failed" else (killing, timeout_s)
+    if name == "killed":
+        body = functools.partial(killing, first_moment=turn)
+    found, killed = run(body, size, limit_s, victims, store)
+    return {"killed": killed, **check(found, size, name == "killed")}
+
+
 def main():
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 64
-    timeout_s = float(sys.argv[2]) if len(sys.argv) > 2 else 8.0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("size", type=int, nargs="?", default=64)
+    parser.add_argument("timeout_s", type=float, nargs="?", default=8.0)
+    parser.add_argument("parts", nargs="*", default=["failed", "killed"])
+    parser.add_argument("--store", choices=("files", "tcp", "torch-file"), default="files")
+    parser.add_argument("--seconds", type=float, default=0.0)
+    asked = parser.parse_args()
     failed = False
-    for part in sys.argv[3:] or ["failed", "killed"]:
-        begin = time.monotonic()
-        name, victims = victims_of(part, size)
-        body, limit_s = (failing, 60.0) if name == "failed" else (killing, timeout_s)
-        found, killed = run(body, size, limit_s, victims)
-        result = check(found, size, name == "killed")
-        seconds = round(time.monotonic() - begin)
-        line = {"part": part, "ranks": size, "killed": killed, **result, "seconds": seconds}
-        print(json.dumps(line), flush=True)
-        failed = failed or bool(result["faults"])
+    for part in asked.parts:
+        begin, total, faults = time.monotonic(), collections.Counter(), []
+        name, victims = victims_of(part, asked.size)
+        for turn in itertools.count():
+            result = sweep(name, victims, asked.size, asked.timeout_s, asked.store, turn)
+            faults += result.pop("faults")
+            total.update(result)
+            if time.monotonic() - begin >= asked.seconds:
+                break
+        line = {"part": part, "store": asked.store, "ranks": asked.size, **total, "faults": faults}
+        print(json.dumps({**line, "seconds": round(time.monotonic() - begin)}), flush=True)
+        failed = failed or bool(faults)
     sys.exit(failed)
 
 
