@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from urllib.parse import quote
 
 MIB = 1 << 20
 FRAME = {"name": "forward", "filename": "/job/model.py", "line": 7}
@@ -42,7 +43,9 @@ class Program:
         return addr
 
     def write(self, number=1, text=None):
-        path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{os.getpid()}.{number}.pickle")
+        name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # what traces call this process
+        name.restype, name.argtypes = ctypes.c_char_p, ()
+        path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{quote(name().decode(), safe='')}.{number}.pickle")
         path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": [],
                                                "allocator_settings": {}}, 4))
 
@@ -79,7 +82,7 @@ def run(command, how, *options, status=0):
 def holders(command, how, *options):
     shown = json.loads(run(command, how, "--json", *options).stdout)
     (stage,) = shown["devices"][0]["stages"]
-    if shown["holders"]:
+    if "holders" in shown:  # nothing is known of a history that is missing or cannot be read
         (holder,) = shown["holders"]
         assert (holder["device"], holder["stage"]) == (0, "run"), holder
         assert sum(each["bytes"] for each in holder["at_peak"]) == stage["peak_bytes"], (holder, stage)
@@ -121,6 +124,7 @@ if __name__ == "__main__":
         inside(sys.argv[2])
     else:
         libraries = pathlib.Path(sys.argv[2])
+        os.environ["DRIVER"] = str(libraries / "libcuda.so.1")
         os.environ["RUNTIME"] = str(next(iter(sorted(libraries.glob("libcudart.so.*")))))
         main(sys.argv[1])
         print("ok")
