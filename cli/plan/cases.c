@@ -201,21 +201,15 @@ static bool make_step(plan_case *c, bool *no_room_out)
 static plan_state state_of(const rvl_replay *replay, uint64_t *headroom_bytes_out)
 {
     rvl_verdict verdict = {.struct_size = sizeof verdict};
+    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK)
+        return PLAN_DOES_NOT_FIT;
+    *headroom_bytes_out = verdict.headroom_bytes;
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
         if (rvl_replay_get_device(replay, i, &device) != RVL_OK || !device.fits)
             return PLAN_DOES_NOT_FIT;
     }
-    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK)
-        return PLAN_DOES_NOT_FIT;
-    *headroom_bytes_out = verdict.headroom_bytes;
     return verdict.spare_bytes < verdict.headroom_bytes ? PLAN_TIGHT : PLAN_FITS;
-}
-
-static bool leaves_headroom(const rvl_replay *replay)
-{
-    uint64_t headroom_bytes;
-    return state_of(replay, &headroom_bytes) == PLAN_FITS;
 }
 
 /* Less room than the tightest stage so far? */
@@ -300,16 +294,17 @@ static void measure_devices(const plan_case *c, uint64_t *capacity_out, uint64_t
     }
 }
 
-/* Granules that are free at the highest peak of any device; below 0: missing. */
-static int64_t room_of(const rvl_replay *replay, uint64_t granularity)
+/* Granules beyond the headroom that are free at the highest peak of any device; below 0: missing.
+ */
+static int64_t room_of(const rvl_replay *replay, uint64_t headroom_bytes, uint64_t granularity)
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
         rvl_replay_get_device(replay, i, &device);
         uint64_t capacity = device.capacity_bytes / granularity;
-        uint64_t peak = device.peak_bytes / granularity + (device.peak_bytes % granularity != 0);
-        int64_t room = (int64_t)capacity - (int64_t)peak;
+        uint64_t taken = (device.peak_bytes + headroom_bytes + granularity - 1) / granularity;
+        int64_t room = (int64_t)capacity - (int64_t)taken;
         least = room < least ? room : least;
     }
     return least;
@@ -337,6 +332,7 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
 {
     plan_case *c = user;
     rvl_replay *replay;
+    uint64_t headroom_bytes = 0;
     rvl_status status = plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &replay);
     *fits_out = false;
     if (status == RVL_ERR_DEVICE_OOM) /* not even addresses are left */
@@ -345,9 +341,10 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
         fail_replay(c, status);
         return status;
     }
-    *fits_out = leaves_headroom(replay);
+    *fits_out = state_of(replay, &headroom_bytes) == PLAN_FITS;
     if (c->scaled.granularity_bytes > 0)
-        *guess_out = guess_granules(c, granules, room_of(replay, c->scaled.granularity_bytes));
+        *guess_out = guess_granules(c, granules,
+                                    room_of(replay, headroom_bytes, c->scaled.granularity_bytes));
     rvl_replay_close(replay);
     return RVL_OK;
 }
