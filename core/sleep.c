@@ -304,7 +304,7 @@ rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *user_options
         if (status != RVL_OK)
             forget_all(&all);
     }
-    rvli_sleepers_end();
+    rvli_sleepers_end(&all);
     return status;
 }
 
@@ -454,6 +454,6 @@ rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *user_opt
         if (rvli_sleepers_state(&all) == RVLI_AWAKE)
             forget_all(&all);
     }
-    rvli_sleepers_end();
+    rvli_sleepers_end(&all);
     return status;
 }

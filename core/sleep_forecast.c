@@ -64,7 +64,7 @@ rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *use
             rvli_cost_ns(RVLI_PROCESS_LOCK, 0) + rvli_cost_ns(RVLI_PROCESS_CHECKPOINT, 0);
         status = rvli_result_write(forecast_out, &sum, sizeof sum);
     }
-    rvli_sleepers_end();
+    rvli_sleepers_end(&all);
     return status;
 }
 
@@ -103,6 +103,6 @@ rvl_status rvl_wake_up_forecast(rvl_context *context, const rvl_wake_up_options 
     status = forecast_wake(&all, options.flags, &sum);
     if (status == RVL_OK)
         status = rvli_result_write(forecast_out, &sum, sizeof sum);
-    rvli_sleepers_end();
+    rvli_sleepers_end(&all);
     return status;
 }

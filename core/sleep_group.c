@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/sleep_group.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -8,21 +9,27 @@
 #include "core/listener.h"
 #include "core/obstacles.h"
 
-static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool process_moves;  /* on real devices: a thread is about its sleep */
 static _Atomic bool process_sleeps; /* on real devices: no context may be opened there */
+
+/* A child has none of its parent's contexts, nor the thread that moved them. */
+static void in_child(void)
+{
+    atomic_store(&process_moves, false);
+    atomic_store(&process_sleeps, false);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
 
 /* ---- Who ---- */
 
 static rvl_status find_group(rvl_context *context, rvli_sleepers *all)
 {
-    if (context != NULL) {
-        rvl_status status = rvli_context_check_change(context);
-        if (status != RVL_OK)
-            return status;
-    }
     if (rvli_in_callback())
         return rvli_error(RVL_ERR_STATE, "a callback may only read statistics");
-    all->real = context == NULL || !context->ops.simulated;
     if (!all->real) {
         all->contexts[all->count++] = context;
         return RVL_OK;
@@ -155,22 +162,34 @@ rvl_status rvli_sleepers_check_asleep(const rvli_sleepers *all)
                                 : rvli_error(RVL_ERR_STATE, "the process is awake already");
 }
 
+static rvl_status take_turn(rvl_context *context, rvli_sleepers *all)
+{
+    all->real = context == NULL || !context->ops.simulated;
+    all->moving = all->real ? &process_moves : &context->sleep.moving;
+    return atomic_exchange(all->moving, true)
+               ? rvli_error(RVL_ERR_BUSY, "another thread puts the process to sleep, or wakes it: "
+                                          "wait for that")
+               : RVL_OK;
+}
+
 rvl_status rvli_sleepers_begin(rvl_context *context, rvli_sleepers *all)
 {
-    if (pthread_mutex_trylock(&moving) != 0)
-        return rvli_error(RVL_ERR_BUSY,
-                          "another thread puts the process to sleep, or wakes it: wait for that");
     rvli_sleeper_enter();
-    rvl_status status = find_group(context, all);
-    if (status != RVL_OK) {
-        rvli_sleeper_leave();
-        pthread_mutex_unlock(&moving);
+    rvl_status status = context != NULL ? rvli_context_check_change(context) : RVL_OK;
+    if (status == RVL_OK)
+        status = take_turn(context, all);
+    if (status == RVL_OK) {
+        status = find_group(context, all);
+        if (status == RVL_OK)
+            return RVL_OK;
+        atomic_store(all->moving, false);
     }
+    rvli_sleeper_leave();
     return status;
 }
 
-void rvli_sleepers_end(void)
+void rvli_sleepers_end(const rvli_sleepers *all)
 {
     rvli_sleeper_leave();
-    pthread_mutex_unlock(&moving);
+    atomic_store(all->moving, false);
 }

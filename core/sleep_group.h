@@ -19,6 +19,7 @@ typedef struct rvli_sleepers {
     rvl_context *contexts[RVLI_SLEEPERS_MAX];
     rvl_transition *pauses[RVLI_SLEEPERS_MAX]; /* prepared */
     size_t count;
+    _Atomic bool *moving; /* while it is set, no other thread may do the same */
     bool real;
 } rvli_sleepers;
 
@@ -27,7 +28,7 @@ typedef struct rvli_sleepers {
  * RVL_ERR_BUSY: another one is at it; RVL_ERR_INVALID, RVL_ERR_STATE, RVL_ERR_NOT_SUPPORTED.
  */
 rvl_status rvli_sleepers_begin(rvl_context *context, rvli_sleepers *all);
-void rvli_sleepers_end(void);
+void rvli_sleepers_end(const rvli_sleepers *all);
 
 int rvli_sleepers_state(const rvli_sleepers *all);
 void rvli_sleepers_set_state(rvli_sleepers *all, rvli_sleep_state state);

@@ -166,8 +166,9 @@ typedef enum rvli_sleep_state {
 } rvli_sleep_state;
 
 typedef struct rvli_sleep {
-    _Atomic int state; /* rvli_sleep_state */
-    rvl_tag *tags;     /* that the sleep has paused: the wake resumes them */
+    _Atomic int state;   /* rvli_sleep_state */
+    _Atomic bool moving; /* of a simulated context: a thread is about its sleep */
+    rvl_tag *tags;       /* that the sleep has paused: the wake resumes them */
     size_t tag_count;
     uint64_t *held_bytes; /* by device: what the driver took off it, and needs again */
 } rvli_sleep;

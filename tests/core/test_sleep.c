@@ -5,6 +5,8 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "reveille/sleep.h"
 #include "tests/support/support.h"
@@ -285,6 +287,58 @@ static void a_wake_makes_sure_of_its_room(void **state)
     close_scene(&s);
 }
 
+static void *wake_with_time(void *user)
+{
+    scene *s = user;
+    const rvl_wake_up_options some = {.struct_size = sizeof some, .timeout_ns = 20000000000};
+    rvl_status status;
+    while ((status = rvl_wake_up(s->context, &some)) == RVL_ERR_BUSY) /* the other looks */
+        ;
+    assert_int_equal(status, RVL_OK);
+    return NULL;
+}
+
+/* 0: as it should be; otherwise which of the answers was wrong. */
+static int in_forked_child(scene *s)
+{
+    if (rvl_wake_up(s->context, NULL) != RVL_ERR_FORKED)
+        return 1;
+    rvl_context *own = support_open((support_options){0}, NULL);
+    if (rvl_sleep(own, NULL) != RVL_OK)
+        return 2;
+    return rvl_wake_up(own, NULL) == RVL_OK ? 0 : 3;
+}
+
+/* Simulated contexts move by themselves, and a fork meanwhile leaves nothing locked in the child.
+ */
+static void a_wake_that_waits_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    scene s, other;
+    open_scene(&s);
+    open_scene(&other);
+    assert_int_equal(rvl_sleep(s.context, NULL), RVL_OK);
+    neighbour_takes(&s, CAPACITY);
+    pthread_t waiting;
+    assert_int_equal(pthread_create(&waiting, NULL, wake_with_time, &s), 0);
+    while (rvl_wake_up(s.context, NULL) != RVL_ERR_BUSY) /* until the thread is at it */
+        ;
+    assert_int_equal(rvl_sleep(other.context, NULL), RVL_OK);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(in_forked_child(&s));
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(rvl_wake_up(other.context, NULL), RVL_OK);
+    check_awake(&other);
+    neighbour_takes(&s, 0);
+    assert_int_equal(pthread_join(waiting, NULL), 0);
+    check_awake(&s);
+    close_scene(&other);
+    close_scene(&s);
+}
+
 static void what_goes_on_forbids_it(void **state)
 {
     (void)state;
@@ -384,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_wake_may_end_awake_and_paused),
         cmocka_unit_test(what_cannot_be_restored_is_lost_by_name),
         cmocka_unit_test(a_wake_makes_sure_of_its_room),
+        cmocka_unit_test(a_wake_that_waits_is_in_nobodys_way),
         cmocka_unit_test(what_goes_on_forbids_it),
         cmocka_unit_test(a_callback_cannot_sleep),
         cmocka_unit_test(a_forecast_says_what_it_takes),
