@@ -18,6 +18,7 @@
 
 #define LIBRARY_VARIABLE "RVL_NVML_LIBRARY"
 #define PROGRAM "nvidia-smi"
+#define PRELOAD "LD_PRELOAD="
 #define ANSWER_MS 20000 /* it loads the driver where nobody holds it */
 #define MIB_SHIFT 20
 
@@ -76,6 +77,19 @@ static rvl_status ask_library(const char *bus_id, uint64_t *free_out)
 
 /* ---- nvidia-smi ---- */
 
+/* What is preloaded here has no business there. The caller frees the list. NULL: no memory. */
+static char **environment_of_program(void)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **list = calloc(count + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < count; i++)
+        if (strncmp(environ[i], PRELOAD, sizeof PRELOAD - 1) != 0)
+            list[kept++] = environ[i];
+    return list;
+}
+
 static bool start(const char *bus_id, int out, pid_t *program_out)
 {
     const char *const words[] = {
@@ -92,21 +106,10 @@ static bool start(const char *bus_id, int out, pid_t *program_out)
     posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    /* What is preloaded here has no business there. */
-    char **cleaned = calloc(1, sizeof *cleaned);
-    size_t count = 0;
-    for (char **each = environ; cleaned != NULL && *each != NULL; each++) {
-        char **grown = realloc(cleaned, (count + 2) * sizeof *cleaned);
-        if (grown == NULL)
-            break;
-        cleaned = grown;
-        if (strncmp(*each, "LD_PRELOAD=", sizeof "LD_PRELOAD=" - 1) != 0)
-            cleaned[count++] = *each;
-        cleaned[count] = NULL;
-    }
+    char **variables = environment_of_program();
     int failed = posix_spawnp(program_out, PROGRAM, &files, &attributes, (char *const *)words,
-                              cleaned != NULL ? cleaned : environ);
-    free(cleaned);
+                              variables != NULL ? variables : environ);
+    free(variables);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return failed == 0;
