@@ -51,7 +51,7 @@ def frame(name, filename, line=1):
     return {"name": name, "filename": filename, "line": line}
 
 
-MODULE = frame("_call_impl", "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1747)
+MODULE = frame("_call_impl", "venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1747)
 PROGRAM = frame("<module>", "/job/train.py", 90)
 
 
@@ -103,13 +103,13 @@ def test_stacks_of_two_kinds_read_alike(command, folder):
 
 FOLDED = [
     ("", "NativeCachingAllocator::malloc"), ("??", "torch::unwind::unwind()"), ("memory_snapshot.cpp", "gather"),
-    ("/tmp/python-build/Objects/call.c", "_PyObject_Call"), ("./csu/../csu/libc-start.c", "main"),
-    ("/venv/lib/libc10_cuda.so", "malloc"), ("/opt/pytorch/torch/nn/modules/linear.py", "forward"),
-    ("/venv/lib/python3.12/site-packages/torch/_tensor.py", "backward"),
+    ("/build/python/Objects/call.c", "_PyObject_Call"), ("./csu/../csu/libc-start.c", "main"),
+    ("venv/lib/libc10_cuda.so", "malloc"), ("/src/pytorch/torch/nn/modules/linear.py", "forward"),
+    ("venv/lib/python3.12/site-packages/torch/_tensor.py", "backward"),
     ("/usr/lib/python3.12/threading.py", "run"), ("<frozen runpy>", "_run_code"), ("<eval_with_key>.3", "forward"),
     ("/usr/local/lib/python3.12/dist-packages/transformers/trainer.py", "train"),
-    ("/opt/lib/reveille-cuda/python/_reveille_tensors.py", "compute"),
-    ("/tmp/torchinductor_me/xy/cxy.py", "call"),
+    ("/usr/lib/reveille-cuda/python/_reveille_tensors.py", "compute"),
+    ("/caches/torchinductor_me/xy/cxy.py", "call"),
 ]
 KEPT = ["/job/train.py", "/job/torch/train.py", "train", "<stdin>", "<string>", "<ipython-input-3-0a>", "model.py"]
 
@@ -131,7 +131,7 @@ def test_frames_of_others_are_folded(command, _):
 
 def test_a_server_that_is_a_package_has_lines(command, _):
     trace = Trace()
-    served = frame("load_model", "/venv/lib/python3.12/site-packages/vllm/worker.py", 7)
+    served = frame("load_model", "venv/lib/python3.12/site-packages/vllm/worker.py", 7)
     trace.alloc(4 * MIB, MODULE, served, frame("run", "/usr/lib/python3.12/threading.py", 3))
     (line,) = made(command, trace.entries)["lines"]
     same((line["name"], line["line"], line["via_name"]), ("load_model", 7, None), "a package alone")
@@ -153,7 +153,7 @@ def test_tags_follow_from_what_was_seen(command, _):
     weight = trace.alloc(3 * MIB, PROGRAM)
     batch = trace.alloc(64 * KIB, PROGRAM)
     forward = frame("forward", "/job/model.py", 23), MODULE, PROGRAM
-    kept = trace.alloc(5 * MIB + 100, frame("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py", 9), *forward)
+    kept = trace.alloc(5 * MIB + 100, frame("linear", "venv/lib/python3.12/site-packages/torch/nn/functional.py", 9), *forward)
     gone = trace.alloc(2 * MIB, *forward)
     trace.free(gone)
     phase("backward", 41)
@@ -208,12 +208,12 @@ def test_pools_of_graphs_are_whole(command, _):
 
 
 def test_functions_say_what_memory_is_for(command, _):
-    torch = "/venv/lib/python3.12/site-packages/torch"
+    torch = "venv/lib/python3.12/site-packages/torch"
     for name, file, tag in (("foreach_all_gather", torch + "/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "gathered weights"),
                             ("foreach_reduce", torch + "/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "gradients"),
                             ("_ddp_init_helper", torch + "/nn/parallel/distributed.py", "gradients"),
-                            ("_allocate_kv_cache", "/venv/lib/python3.12/site-packages/vllm/runner.py", "KV cache"),
-                            ("update", "/venv/lib/python3.12/site-packages/transformers/cache_utils.py", "KV cache"),
+                            ("_allocate_kv_cache", "venv/lib/python3.12/site-packages/vllm/runner.py", "KV cache"),
+                            ("update", "venv/lib/python3.12/site-packages/transformers/cache_utils.py", "KV cache"),
                             ("all_gather", "/job/own.py", "tensors")):
         trace = Trace()
         trace.alloc(MIB, frame(name, file, 3), PROGRAM)
