@@ -36,6 +36,9 @@ void action_guard(owner *o);
 void action_listen(owner *o);
 void action_share(owner *o);
 
+/* sleeping.c: a context of the thread's own goes to sleep. */
+void action_sleep(owner *o);
+
 /* traces.c, predict.c: what needs no context. */
 void action_trace(owner *o);
 void action_model(owner *o);

@@ -14,6 +14,7 @@
 
 #include "reveille/reveille.h"
 #include "reveille/trace.h"
+#include "reveille/verdict.h"
 #include "stress_api.h"
 
 #define STRESS_NAME_MAX 200

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What must hold of a round when all its threads have ended. */
 #include <stdio.h>
+#include <string.h>
 
 #include "reveille/replay.h"
 #include "round.h"
@@ -105,6 +106,40 @@ void round_compare(const stress_round *r, caller *by)
         EXPECT(by, memory.used_bytes, host_bytes);
 }
 
+#define EXIT_STATUS 7u
+
+/* A request that is refused, a range and the end of a command, as programs tell of them. */
+static void tell_end(const stress_round *r, caller *by)
+{
+    rvl_context *context = r->in.context;
+    rvl_process process = r->owners[0].process;
+    rvl_refusal refusal = {.struct_size = sizeof refusal, .process = process};
+    rvl_mark mark = {.struct_size = sizeof mark,
+                     .kind = RVL_EVENT_ALLOC,
+                     .process = process,
+                     .id = 1,
+                     .name = "closing"};
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_refuse, context, &refusal);
+    refusal.requested_bytes = GRANULE_BYTES;
+    ANSWER(by, MAY_OK, rvl_record_refuse, context, &refusal);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_mark, context, &mark);
+    mark.kind = RVL_EVENT_ENTER;
+    ANSWER(by, MAY_OK, rvl_record_mark, context, &mark);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_end, context, 256, 0, 0);
+    ANSWER(by, MAY_OK, rvl_record_end, context, EXIT_STATUS, 0, 0);
+}
+
+static void compare_verdict(const rvl_replay *replay, caller *by)
+{
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    ANSWER(by, MAY_OK, rvl_replay_get_verdict, replay, &verdict);
+    EXPECT(by, verdict.ended, true);
+    EXPECT(by, verdict.exit_status, EXIT_STATUS);
+    EXPECT_WITHIN(by, verdict.refused_count, 1, UINT64_MAX);
+    const char *keyword = CALL(by, rvl_verdict_keyword, verdict.kind);
+    EXPECT(by, strcmp(keyword, "failed") == 0 || strcmp(keyword, "out of memory") == 0, true);
+}
+
 /* What was recorded, replayed, ends with what is in use. A fault may leave what no trace can say.
  */
 void round_compare_recording(const stress_round *r, caller *by)
@@ -114,12 +149,14 @@ void round_compare_recording(const stress_round *r, caller *by)
     const char *path = r->trace;
     if (path[0] == '\0')
         return;
+    tell_end(r, by);
     ANSWER(by, MAY_OK, rvl_record_stop, r->in.context);
     rvl_status status =
         ANSWER(by, MAY_OK | MAY(RVL_ERR_CORRUPT_TRACE), rvl_replay_run, &path, 1, NULL, &replay);
     if (status != RVL_OK)
         fprintf(stderr, "stress: %s cannot be replayed\n", path);
     EXPECT(by, status, RVL_OK);
+    compare_verdict(replay, by);
     for (int device = 0; device < r->in.devices && !r->in.faulty; device++) {
         rvl_replay_device found = {.struct_size = sizeof found};
         rvl_stage_stats stage = {.struct_size = sizeof stage};

@@ -49,6 +49,8 @@ static void be_refused(owner *o)
     rvl_transition *transition = NULL;
     rvl_resuming *wake = NULL;
     rvl_host_memory memory = {.struct_size = sizeof memory};
+    const rvl_refusal refusal = {.struct_size = sizeof refusal, .requested_bytes = 1};
+    const rvl_mark mark = {.struct_size = sizeof mark, .kind = RVL_EVENT_STAGE, .name = "child"};
     const void *host = NULL;
     int fd = -1;
     uint64_t one = 0, other = 0;
@@ -92,7 +94,14 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_stage_get_holders, context, 0, 0, NULL, 0, 0, &count);
     ANSWER(by, forked, rvl_host_get_memory, context, &memory);
     ANSWER(by, forked, rvl_record_start, context, "child.rvt");
+    ANSWER(by, forked, rvl_record_refuse, context, &refusal);
+    ANSWER(by, forked, rvl_record_mark, context, &mark);
+    ANSWER(by, forked, rvl_record_end, context, 0, 0, 0);
     ANSWER(by, forked, rvl_record_stop, context);
+    ANSWER(by, forked, rvl_sleep, context, NULL);
+    ANSWER(by, forked, rvl_wake_up, context, NULL);
+    ANSWER(by, forked, rvl_sleep_forecast, context, NULL, &forecast);
+    ANSWER(by, forked, rvl_wake_up_forecast, context, NULL, &forecast);
     ANSWER(by, forked, rvl_context_close, context, NULL);
 }
 

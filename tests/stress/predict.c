@@ -128,6 +128,21 @@ void action_model(owner *o)
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
 
+/* What memory is for at a stage's peak is all of it. */
+static void compare_holders(owner *o, const rvl_snapshot *snapshot, uint32_t index,
+                            uint64_t reserved_bytes)
+{
+    caller *by = &o->by;
+    rvl_snapshot_part part = {.struct_size = sizeof part};
+    rvl_snapshot_line line = {.struct_size = sizeof line};
+    uint64_t sum_bytes = 0;
+    for (uint32_t i = 0; CALL(by, rvl_snapshot_get_part, snapshot, index, i, &part) == RVL_OK; i++)
+        sum_bytes += part.bytes;
+    EXPECT(by, sum_bytes, reserved_bytes);
+    for (uint32_t i = 0; CALL(by, rvl_snapshot_get_line, snapshot, index, i, &line) == RVL_OK; i++)
+        EXPECT_WITHIN(by, line.bytes, 1, reserved_bytes);
+}
+
 static void compare_snapshot(owner *o, const rvl_snapshot *snapshot, uint64_t *peak_out)
 {
     caller *by = &o->by;
@@ -139,6 +154,7 @@ static void compare_snapshot(owner *o, const rvl_snapshot *snapshot, uint64_t *p
         EXPECT_WITHIN(by, stage.peak_reserved_bytes, stage.peak_allocated_bytes, UINT64_MAX);
         if (stage.peak_reserved_bytes > *peak_out)
             *peak_out = stage.peak_reserved_bytes;
+        compare_holders(o, snapshot, i, stage.peak_reserved_bytes);
     }
     EXPECT(by, CALL(by, rvl_snapshot_note, snapshot, facts.note_count) == NULL, true);
     char *json = NULL;
@@ -154,9 +170,11 @@ void action_snapshot(owner *o)
                                         SNAPSHOTS "dev-retried.pickle.gz"};
     caller *by = &o->by;
     const char *file = files[random_below(&by->random, 3)];
+    const rvl_snapshot_options holders = {.struct_size = sizeof holders,
+                                          .flags = RVL_SNAPSHOT_HOLDERS};
     rvl_snapshot *snapshot = NULL;
     uint64_t peak_bytes = 0;
-    ANSWER(by, MAY_OK, rvl_snapshot_run, file, NULL, &snapshot);
+    ANSWER(by, MAY_OK, rvl_snapshot_run, file, &holders, &snapshot);
     compare_snapshot(o, snapshot, &peak_bytes);
     CALL(by, rvl_snapshot_close, snapshot);
 

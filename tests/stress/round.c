@@ -42,6 +42,7 @@ static const action actions[] = {
     {action_guard, 15, "guard"},
     {action_listen, 5, "listen"},
     {action_share, 20, "share"},
+    {action_sleep, 2, "sleep"},
     {action_trace, 2, "trace"},
     {action_fork, 1, "fork"},
 #ifdef STRESS_HOOKS

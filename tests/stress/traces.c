@@ -216,6 +216,9 @@ static void compare_stage(owner *o, const rvl_replay *replay, uint32_t stage, ui
     ANSWER(by, MAY_OK, rvl_replay_get_holders, replay, 0, stage, holders, sizeof *holders, 4,
            &count);
     EXPECT(by, count > 0 ? holders[0].bytes : 0, stats.peak_bytes);
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    ANSWER(by, MAY_OK, rvl_replay_get_mark, replay, 0, stage, &mark);
+    EXPECT_WITHIN(by, mark.end_ns, mark.begin_ns, UINT64_MAX);
     uint64_t one = 0, other = 0;
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_replay_get_measured, replay, 0, stage, &one, &other);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_replay_get_reading, replay, 0, stage, &one, &other);

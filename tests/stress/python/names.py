@@ -10,7 +10,7 @@ import reveille
 from reveille import errors
 
 TORCH = {"region", "cuda_graph", "disable", "pause", "resume", "fits", "backup_of", "stage", "step",
-         "ready", "record", "stats", "wait", "contexts", "set_disk_directory", "hook_mode", "configure_subprocess",
+         "ready", "record", "stats", "wait", "contexts", "sleep", "wake", "asleep", "set_disk_directory", "hook_mode", "configure_subprocess",
          "HookContext", "HookStats"}  # fmt: skip
 
 # They start programs by the command, which is not here: tests/python/test_simulated.py.

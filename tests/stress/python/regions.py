@@ -53,7 +53,7 @@ class Regions:
             for each in self.tensors:
                 if each[0] == tag and each[1] == "none":
                     each[3] = None
-                if each[0] == tag and each[1] == "host":
+                if each[0] == tag and each[1] == "host" and each[3] is not None:
                     assert set(reveille.backup_of(each[2]).tolist()) == {each[3]}
 
     def resume(self):
@@ -72,6 +72,18 @@ class Regions:
         for _tag, _backup, tensor, value in self.tensors:
             assert value is None or set(tensor.tolist()) == {value}
 
+    def sleep(self):
+        discard = self.random.random() < 0.5
+        reveille.sleep(discard=discard)
+        assert reveille.asleep()
+        for each in self.tensors:
+            if each[0] not in self.paused and (discard or each[1] == "none"):
+                each[3] = None
+        reveille.wake()
+        assert not reveille.asleep()
+        for tag, _backup, tensor, value in self.tensors:
+            assert tag in self.paused or value is None or set(tensor.tolist()) == {value}
+
     def look(self):
         assert reveille.hook_mode() == "torch"
         reveille.stage("rollout")
@@ -88,7 +100,7 @@ class Regions:
             self.alloc()
         reveille.replay(path)
 
-    ACTIONS = (alloc, alloc, alloc, pause, resume, drop, graph, look, record)
+    ACTIONS = (alloc, alloc, alloc, pause, resume, sleep, drop, graph, look, record)
 
     def step(self):
         self.run(self.random.choice(self.ACTIONS))
