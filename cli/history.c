@@ -22,6 +22,7 @@
 #include <jansson.h>
 
 #include "command.h"
+#include "folder.h"
 #include "holders.h"
 
 #define ENDING ".pickle"
@@ -34,7 +35,6 @@
 
 int history_begin(const char *named, history *history_out)
 {
-    const char *temporary = getenv("TMPDIR");
     *history_out = (history){.kept = named != NULL};
     if (named != NULL) {
         if (mkdir(named, 0777) != 0 && errno != EEXIST)
@@ -46,9 +46,7 @@ int history_begin(const char *named, history *history_out)
             return complain(EXIT_BAD_INPUT, "--snapshots %s: %s", named, strerror(errno));
         return 0;
     }
-    snprintf(history_out->folder, sizeof history_out->folder, "%s/reveille-history-XXXXXX",
-             temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
-    if (mkdtemp(history_out->folder) == NULL) {
+    if (!folder_make("history", history_out->folder)) {
         complain(0, "%s: %s: what memory is for is not followed", history_out->folder,
                  strerror(errno));
         history_out->folder[0] = '\0';
@@ -61,15 +59,7 @@ void history_end(history *of)
     rvli_times_clear(&of->times);
     if (of->folder[0] == '\0' || of->kept)
         return;
-    DIR *folder = opendir(of->folder);
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    (void)rmdir(of->folder);
+    folder_remove(of->folder);
     of->folder[0] = '\0';
 }
 

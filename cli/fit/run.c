@@ -4,7 +4,6 @@
  * may run at once, and one that goes wrong takes nothing with it. The run's trace says what it came
  * to.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +19,7 @@
 
 #include "command.h"
 #include "fit/fit.h"
+#include "folder.h"
 #include "interrupt.h"
 
 #define LOOK_MS 20
@@ -34,7 +34,6 @@ typedef struct started {
     double begin_s;
     char trace[PATH_MAX];
     char output[PATH_MAX];
-    int status;
     bool late; /* it was killed for its time */
 } started;
 
@@ -151,7 +150,7 @@ static void wait_for_all(started *all, size_t count, uint32_t timeout_s, fit_run
             if (each->process == 0)
                 continue;
             double ran_s = now_s() - each->begin_s;
-            if (waitpid(each->process, &each->status, WNOHANG) == each->process) {
+            if (waitpid(each->process, NULL, WNOHANG) == each->process) {
                 runs[i].seconds = ran_s;
                 each->process = 0;
                 left--;
@@ -233,13 +232,15 @@ static void judge(const fit_arguments *arguments, const started *one, fit_run *r
 {
     bool read = read_trace(arguments, one->trace, run);
     rvl_verdict_kind kind = run->verdict.kind;
-    run->fits = read && kind == RVL_VERDICT_FITS;
-    run->broken = one->late || !read || kind == RVL_VERDICT_FAILED || kind == RVL_VERDICT_NO_GPU;
+    bool whole = read && run->verdict.ended; /* or the run was killed, and its trace is cut short */
+    run->broken = one->late || !whole || kind == RVL_VERDICT_FAILED || kind == RVL_VERDICT_NO_GPU;
     if (one->late)
         snprintf(run->verdict.text, sizeof run->verdict.text,
                  "no verdict: it did not end within %" PRIu32 " s", arguments->timeout_s);
-    else if (!read)
-        snprintf(run->verdict.text, sizeof run->verdict.text, "no verdict: it could not be run");
+    else if (!whole)
+        snprintf(run->verdict.text, sizeof run->verdict.text, "no verdict: %s",
+                 read ? "reveille run was ended with it" : "it could not be run");
+    run->fits = !run->broken && kind == RVL_VERDICT_FITS;
     if (run->broken)
         run->said = last_lines(one->output);
 }
@@ -252,34 +253,18 @@ void fit_run_free(fit_run *run)
 
 /* ---- Several at once ---- */
 
-static void remove_folder(const char *path)
-{
-    char file[PATH_MAX + 300];
-    DIR *folder = opendir(path);
-    const struct dirent *each;
-    while (folder != NULL && (each = readdir(folder)) != NULL) {
-        snprintf(file, sizeof file, "%s/%s", path, each->d_name);
-        if (each->d_name[0] != '.' || strlen(each->d_name) > 2)
-            unlink(file);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    rmdir(path);
-}
-
 int fit_run_all(const fit_arguments *arguments, const char *device, const uint64_t *values,
                 size_t count, fit_run *runs_out)
 {
     char folder[PATH_MAX];
-    const char *temporary = getenv("TMPDIR");
-    started *all = calloc(count, sizeof *all);
     int code = 0;
     size_t begun = 0;
-    snprintf(folder, sizeof folder, "%.3000s/reveille-fit-XXXXXX",
-             temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp");
-    if (all == NULL || mkdtemp(folder) == NULL) {
-        free(all);
+    if (!folder_make("fit", folder))
         return complain(EXIT_INTERNAL, "%s: no folder for the traces: %s", folder, strerror(errno));
+    started *all = calloc(count, sizeof *all);
+    if (all == NULL) {
+        folder_remove(folder);
+        return complain(EXIT_INTERNAL, "out of host memory");
     }
     for (; begun < count && code == 0; begun++) {
         runs_out[begun] = (fit_run){.value = values[begun]};
@@ -292,7 +277,7 @@ int fit_run_all(const fit_arguments *arguments, const char *device, const uint64
     wait_for_all(all, code == 0 ? count : begun - 1, arguments->timeout_s, runs_out);
     for (size_t i = 0; i < count && code == 0 && !interrupt_came(); i++)
         judge(arguments, &all[i], &runs_out[i]);
-    remove_folder(folder);
+    folder_remove(folder);
     free(all);
     return code;
 }

@@ -106,6 +106,11 @@ static void a_command_that_fails_ends_the_search(void **state)
     assert_int_equal(run_shell(FIT "--timeout 1 -- sh -c '" PROGRAM " malloc 1 held 30 {n}' 2>err"),
                      2);
     check_printed("no answer: with 1 no verdict: it did not end within 1 s\n");
+    assert_int_equal(run_shell(FIT "-- sh -c '" PROGRAM
+                                   " malloc 1; read pid name state run rest </proc/$PPID/stat; "
+                                   "kill -9 $run; : {n}' 2>err"),
+                     2);
+    check_printed("no answer: with 1 no verdict: reveille run was ended with it\n");
 }
 
 static void bad_usage(void **state)
