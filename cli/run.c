@@ -136,7 +136,7 @@ const command_spec run_spec = {
              .name = "snapshots",
              .value = "DIR",
              .help = "the folder in which PyTorch's history stays, as snapshots for `reveille "
-                     "snapshot`: DIR/PID.N.pickle",
+                     "snapshot`: DIR/PROCESS.N.pickle",
              .usual = "it goes with the run",
              .expected = "a folder",
              .field = FIELD(snapshots)},

@@ -21,6 +21,7 @@ extern "C" {
     X(SURVIVED, "survived refusals")      /* it fits after refusals that the program survived */   \
     X(OUT_OF_MEMORY, "out of memory")     /* it does not fit, or did not */                        \
     X(UNRECORDED, "no refusals recorded") /* what was allocated fits; refusals are not recorded */ \
+    X(CUT_OFF, "cut off")                 /* none: a recording breaks off; what is in it fits */   \
     X(FAILED, "failed")                   /* none: the command failed for another reason */        \
     X(NO_GPU, "no gpu")                   /* none: no device memory was used */
 

@@ -316,7 +316,8 @@ rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn w
     rvl_status status = rvl_replay_get_verdict(replay, &verdict);
     if (status != RVL_OK)
         return status;
-    bool has_verdict = verdict.kind != RVL_VERDICT_FAILED && verdict.kind != RVL_VERDICT_NO_GPU;
+    bool has_verdict = verdict.kind != RVL_VERDICT_FAILED && verdict.kind != RVL_VERDICT_NO_GPU &&
+                       verdict.kind != RVL_VERDICT_CUT_OFF;
     snprintf(text, sizeof text, "{\"schema\":%d,\"devices\":[", SCHEMA);
     put_text(&out, text);
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {

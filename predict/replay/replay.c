@@ -268,6 +268,7 @@ static rvl_status run_events(rvl_replay *replay)
 static void end_outcome(rvl_replay *replay)
 {
     replay->outcome.other_device = replay->options.device != NULL;
+    replay->outcome.cut_off = replay->progress.cut_files > 0;
     for (uint32_t i = 0; i < replay->process_capacity; i++)
         rvli_outcome_end(&replay->outcome, &replay->processes[i].refusals);
 }

@@ -3,8 +3,8 @@
  * The verdict: one sentence, from what happened.
  *
  * The order in which it is decided: memory that did not fit, as the replay's own devices count or
- * as the recorded program met it; a command that failed; no use of a GPU; refusals that were
- * survived; and then the room that is left, against the headroom.
+ * as the recorded program met it; a command that failed; a recording that breaks off; no use of a
+ * GPU; refusals that were survived; and then the room that is left, against the headroom.
  */
 #include "reveille/verdict.h"
 
@@ -268,6 +268,10 @@ static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
         say(&said, "no refusals recorded: what was allocated fits, ");
         say_room(&said, verdict);
         break;
+    case RVL_VERDICT_CUT_OFF:
+        say(&said, "no verdict: a recording breaks off; what is in it fits, ");
+        say_room(&said, verdict);
+        break;
     case RVL_VERDICT_FAILED:
         say(&said, "no verdict: the command ");
         if (outcome->other_device && outcome->deadly.number != 0)
@@ -384,6 +388,8 @@ static rvl_verdict_kind decide(const rvl_replay *replay, rvl_verdict *verdict)
     }
     if (rvli_outcome_failed(outcome))
         return RVL_VERDICT_FAILED;
+    if (outcome->cut_off)
+        return RVL_VERDICT_CUT_OFF;
     if (outcome->ended && !outcome->used)
         return RVL_VERDICT_NO_GPU;
     if (outcome->refused > 0 && !outcome->other_device) {

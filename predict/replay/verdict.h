@@ -56,6 +56,7 @@ typedef struct rvli_outcome {
     bool used;           /* any device memory */
     bool ran;            /* a program that ran is in the trace */
     bool unrecorded;     /* a program that ran did not record refusals */
+    bool cut_off;        /* a file breaks off: nobody knows how its program ended */
     bool ended;
     bool by_signal;
     bool other_device; /* replayed on devices that are not the recorded ones */

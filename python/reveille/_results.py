@@ -267,8 +267,8 @@ class ReplayDevice:
 class Verdict:
     """What a run comes to, in the words of `reveille run`; str() gives them.
 
-    kind: "fits", "tight", "survived refusals", "out of memory", "no refusals recorded", "failed" or
-    "no gpu". refused_count: requests that were refused, and not granted at the next try. where: the
+    kind: "fits", "tight", "survived refusals", "out of memory", "no refusals recorded", "cut off",
+    "failed" or "no gpu". refused_count: requests that were refused, and not granted at the next try. where: the
     program's line of the request that the verdict names, such as "train.py:23"; "" if unknown.
     """
 

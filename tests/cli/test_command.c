@@ -181,7 +181,11 @@ static void test_partial(void **state)
     RUN("replay", "--partial", trace_path);
     check_status(0);
     check_contains(answer.out, "peak 2.0 MiB in start\n");
-    check_contains(answer.out, "1 of the files breaks off before its end record\n");
+    check_contains(answer.out, "1 of the files breaks off before its end record\n"
+                               "no verdict: a recording breaks off; what is in it fits, with ");
+    RUN("replay", "--partial", "--json", trace_path);
+    check_contains(answer.out, "\"fits\":null,");
+    check_contains(answer.out, "\"verdict\":{\"kind\":\"cut off\",");
 }
 
 static void test_names_cannot_steer_the_terminal(void **state)
