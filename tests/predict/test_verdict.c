@@ -38,15 +38,15 @@ static unsigned count_events(const char *text)
 
 static rvl_status run(const char *text, const rvl_replay_options *options, rvl_replay **replay_out)
 {
-    const char *path = "verdict.rvt";
-    char end[32] = "";
-    if (options == NULL || !(options->flags & RVL_REPLAY_PARTIAL))
-        snprintf(end, sizeof end, "end %u\n", count_events(text));
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fprintf(file, "%s%s", text, end) > 0);
-    assert_int_equal(fclose(file), 0);
-    return rvl_replay_run(&path, 1, options, replay_out);
+    char path[64], whole[4096];
+    const char *paths = path;
+    bool partial = options != NULL && options->flags & RVL_REPLAY_PARTIAL;
+    int length = partial ? snprintf(whole, sizeof whole, "%s", text)
+                         : snprintf(whole, sizeof whole, "%send %u\n", text, count_events(text));
+    assert_in_range(length, 1, sizeof whole - 1);
+    folder_write("verdict.rvt", whole);
+    snprintf(path, sizeof path, "%s/verdict.rvt", folder);
+    return rvl_replay_run(&paths, 1, options, replay_out);
 }
 
 static rvl_verdict verdict_with(const char *text, rvl_replay_options options, bool *fits_out)
