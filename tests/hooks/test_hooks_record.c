@@ -618,7 +618,8 @@ static void test_samples(void **state)
     assert_ptr_equal(strstr(ran.text, begins), ran.text);
     assert_true(count_of("sample 2 165675008\n") >= 2);
     assert_true(has("sample 2 165675008\nstage two\n"));
-    assert_non_null(strstr(strstr(ran.text, "stage two\n"), "free 1\n")); /* samples may be between */
+    assert_non_null(
+        strstr(strstr(ran.text, "stage two\n"), "free 1\n")); /* samples may be between */
     assert_true(has("alloc 2 3 2097152 -\n"));
     assert_true(has("external 2 0 cuda_context\n"));
     rvl_replay_device device = {.struct_size = sizeof device};

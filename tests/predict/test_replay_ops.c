@@ -2,9 +2,9 @@
 /*
  * Replays count nothing themselves: what they report is what reached the backend.
  *
- * Linked with --wrap for rvl_context_open and the end of a segment, so that the replay runs over an ops table
- * that counts its calls and bytes on its way to the simulator. The counts must be those that the
- * trace's events explain, and every figure of the result must follow from them.
+ * Linked with --wrap for rvl_context_open and the end of a segment, so that the replay runs over an
+ * ops table that counts its calls and bytes on its way to the simulator. The counts must be those
+ * that the trace's events explain, and every figure of the result must follow from them.
  */
 #include <inttypes.h>
 #include <setjmp.h>
