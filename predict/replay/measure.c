@@ -66,7 +66,7 @@ void rvli_replay_measure(rvl_replay *replay)
 rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                    uint64_t *peak_bytes_out, uint64_t *end_bytes_out)
 {
-    uint32_t index;
+    uint32_t index = 0;
     if (replay == NULL || peak_bytes_out == NULL || end_bytes_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
     rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);

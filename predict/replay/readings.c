@@ -11,7 +11,7 @@
 rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                   uint64_t *read_bytes_out, uint64_t *predicted_bytes_out)
 {
-    uint32_t index;
+    uint32_t index = 0;
     if (replay == NULL || read_bytes_out == NULL || predicted_bytes_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
     rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);

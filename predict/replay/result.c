@@ -451,7 +451,7 @@ rvl_status rvli_replay_find_stage(const rvl_replay *replay, size_t device_index,
 rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                 rvl_stage_stats *stage_out, bool *over_budget_out)
 {
-    uint32_t index;
+    uint32_t index = 0;
     if (stage_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "stage_out is NULL");
     rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
@@ -467,7 +467,7 @@ rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, u
 rvl_status rvl_replay_get_mark(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                rvl_replay_mark *mark_out)
 {
-    uint32_t index;
+    uint32_t index = 0;
     if (mark_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "mark_out is NULL");
     rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
@@ -494,7 +494,7 @@ rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
                                   rvl_holder *holders_out, size_t holder_size, size_t capacity,
                                   size_t *count_out)
 {
-    uint32_t index;
+    uint32_t index = 0;
     rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
     if (status == RVL_OK)
         status = rvl_stage_get_holders(
