@@ -211,6 +211,19 @@ bool suggest_matches(const char *word, const char *name);
         .help = "the device that this memory is on",                                               \
     }
 
+#define OPTION_OF_STAGES(offset, text, default_text)                                               \
+    {                                                                                              \
+        .kind = OPTION_STRING, .name = "stages", .value = "PREFIX", .field = (offset),             \
+        .usual = (default_text), .expected = "the beginning of a range's name", .help = (text),    \
+    }
+
+#define OPTION_OF_STAGES_NVTX(offset)                                                              \
+    {                                                                                              \
+        .kind = OPTION_STRING, .name = "stages-nvtx", .value = "PREFIX", .field = (offset),        \
+        .usual = "as --stages", .expected = "the beginning of a range's name",                     \
+        .help = "the older name of --stages",                                                      \
+    }
+
 #define OPTION_OF_PARTIAL(offset, mask)                                                            \
     {                                                                                              \
         .kind = OPTION_FLAG, .name = "partial", .field = (offset), .bit = (mask),                  \

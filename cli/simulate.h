@@ -17,6 +17,13 @@
 #define SIMULATE_DEVICE_USUAL "h200"
 #define SIMULATE_RANKS_MAX (1u << 20)
 
+#define OPTION_OF_GPUS(offset)                                                                     \
+    {                                                                                              \
+        .kind = OPTION_NUMBER, .name = "gpus", .value = "N", .field = (offset), .usual = "1",      \
+        .expected = "a number from 1 to 64", .least = 1, .most = RVL_MAX_DEVICES,                  \
+        .help = "number of GPUs",                                                                  \
+    }
+
 typedef struct simulation {
     const char *device;
     uint32_t gpus;

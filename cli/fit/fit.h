@@ -24,7 +24,6 @@ typedef struct fit_arguments {
     const char *keep_contents;
     const char *stages;
     option_headroom headroom;
-    const char *headroom_text;
     option_document json;
     char **words; /* of the command; end with NULL */
 
