@@ -451,7 +451,7 @@ rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *user_opt
         status = wake_marked(&all, &options);
         if (status == RVL_OK)
             rvli_sleepers_set_state(&all, RVLI_AWAKE);
-        if (rvli_sleepers_state(&all) == RVLI_AWAKE)
+        if (rvli_sleepers_state(&all) != RVLI_ASLEEP)
             forget_all(&all);
     }
     rvli_sleepers_end(&all);

@@ -56,8 +56,9 @@ static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t c
     if (count > 0 && numbers == NULL)
         return rvli_error(RVL_ERR_INVALID, "tag_count without tags");
     /* One more, since none may be named. The caller's count may be any number. */
+    const size_t pair_bytes = 2 * sizeof(rvli_tag *);
     transition->tags =
-        capacity < SIZE_MAX ? reallocarray(NULL, capacity + 1, 2 * sizeof(rvli_tag *)) : NULL;
+        capacity < PTRDIFF_MAX / pair_bytes ? malloc((capacity + 1) * pair_bytes) : NULL;
     if (transition->tags == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the set of tags");
     transition->touched = transition->tags + capacity + 1;

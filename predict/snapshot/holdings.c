@@ -380,10 +380,16 @@ static char *module_of(const finder *from, uint16_t module, bool *ok)
     return module > 0 ? copy(from->observed.modules[module - 1].name, ok) : NULL;
 }
 
+static void sort(const sums *all)
+{
+    if (all->count > 0) /* without any there is no list, which qsort() must have */
+        qsort(all->list, all->count, sizeof *all->list, by_bytes);
+}
+
 static rvl_status keep_parts(const finder *from, sums *parts, rvli_holdings *to)
 {
     bool ok = true;
-    qsort(parts->list, parts->count, sizeof *parts->list, by_bytes);
+    sort(parts);
     to->parts = calloc(parts->count + (size_t)1, sizeof *to->parts);
     for (uint32_t i = 0; to->parts != NULL && i < parts->count; i++) {
         const struct sum *sum = &parts->list[i];
@@ -408,7 +414,7 @@ static void name_frame(const finder *from, uint32_t frame, char **name, char **f
 static rvl_status keep_lines(const finder *from, sums *lines, rvli_holdings *to)
 {
     bool ok = true;
-    qsort(lines->list, lines->count, sizeof *lines->list, by_bytes);
+    sort(lines);
     uint32_t count = lines->count < RVLI_HOLDING_LINES ? lines->count : RVLI_HOLDING_LINES;
     to->lines = calloc(count + (size_t)1, sizeof *to->lines);
     for (uint32_t i = 0; to->lines != NULL && i < count; i++) {

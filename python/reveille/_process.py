@@ -396,8 +396,8 @@ class Saver:
 
     def _move(self, function: str, tags: Sequence[str]) -> None:
         self.refuse_capture(function)
-        entry = getattr(self.hook.core, f"rvl_hooks_{function}")
         names: list[bytes | None] = [tag_bytes(tag) for tag in tags]
+        entry = getattr(self.hook.core, f"rvl_hooks_{function}")
         self._require(tags)
         try:
             for name in names or [None]:
