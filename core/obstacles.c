@@ -32,7 +32,7 @@ static void in_parent(void)
 static void in_child(void)
 {
     obstacles = NULL; /* the records are the parent's */
-    pthread_mutex_init(&lock, NULL);
+    pthread_mutex_unlock(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

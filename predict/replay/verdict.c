@@ -177,10 +177,18 @@ static void say_bytes(sentence *said, uint64_t bytes)
     say(said, "%s", room);
 }
 
-/* "SIGKILL"; NULL: no such signal. */
+/* "KILL", of signals that end a command; NULL: another. sigabbrev_np() is newer than the glibc that
+ * the wheel is for. */
 static const char *signal_name(uint32_t number)
 {
-    return number > 0 && number < NSIG ? sigabbrev_np((int)number) : NULL;
+    static const char *const names[] = {
+        [SIGHUP] = "HUP",   [SIGINT] = "INT",   [SIGQUIT] = "QUIT", [SIGILL] = "ILL",
+        [SIGTRAP] = "TRAP", [SIGABRT] = "ABRT", [SIGBUS] = "BUS",   [SIGFPE] = "FPE",
+        [SIGKILL] = "KILL", [SIGUSR1] = "USR1", [SIGSEGV] = "SEGV", [SIGUSR2] = "USR2",
+        [SIGPIPE] = "PIPE", [SIGALRM] = "ALRM", [SIGTERM] = "TERM", [SIGXCPU] = "XCPU",
+        [SIGXFSZ] = "XFSZ", [SIGSYS] = "SYS",
+    };
+    return number < sizeof names / sizeof names[0] ? names[number] : NULL;
 }
 
 /* A shell ends with 128 and the number of the signal that has ended its last command. */
