@@ -14,6 +14,10 @@ import sys
 import tempfile
 import threading
 import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from terminal import read_terminal
 
 COMMAND, SOURCES = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 TRACE = os.path.join(SOURCES, "traces/llama-3.1-8b-tp2-h200.rvt")
@@ -198,15 +202,7 @@ class Written(unittest.TestCase):
         if child == 0:
             os.environ.update(environment)
             os.execv(COMMAND, [COMMAND, *words])
-        shown = b""
-        while True:
-            try:
-                part = os.read(terminal, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
+        shown = read_terminal(terminal)
         os.close(terminal)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode().replace("\r\n", "\n")
 

@@ -16,6 +16,10 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from terminal import read_terminal
 
 CONTEXT = 552402944
 COLUMNS = 100
@@ -139,6 +143,7 @@ class Terminal:
                 try:
                     self.screen.feed(os.read(self.main, 65536).decode())
                 except OSError:  # nobody has the other side any more
+                    self.screen.feed(read_terminal(self.main).decode())
                     return until()
         return True
 

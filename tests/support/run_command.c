@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "run_command.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #define WORDS_MAX 16
 #define TIMEOUT_S 100u
 #define INTERRUPT_AFTER_S 3u
+#define HANG_UPS_MAX 5u /* a terminal may say so a moment before its last text arrives */
 
 struct answer answer;
 
@@ -83,9 +85,16 @@ int run_wait(pid_t child)
 int run_read(pid_t child, int from, char *text_out, size_t size)
 {
     size_t length = 0;
-    for (ssize_t bytes;
-         length < size - 1 && (bytes = read(from, text_out + length, size - 1 - length)) > 0;)
-        length += (size_t)bytes;
+    unsigned hung_up = 0;
+    while (length < size - 1 && hung_up < HANG_UPS_MAX) {
+        ssize_t bytes = read(from, text_out + length, size - 1 - length);
+        if (bytes > 0)
+            length += (size_t)bytes;
+        else if (bytes == 0 || errno != EIO)
+            break;
+        else if (++hung_up < HANG_UPS_MAX)
+            usleep(10000);
+    }
     text_out[length] = '\0';
     close(from);
     return wait_for(child);

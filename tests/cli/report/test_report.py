@@ -15,6 +15,9 @@ import xml.etree.ElementTree as xml
 
 import colours
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from terminal import read_terminal
+
 COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 STEP = SOURCE / "traces" / "qwen2.5-32b-tp2-h200.rvt"
 RECORDED = sorted((SOURCE / "traces" / "recorded").glob("*.rvt"))
@@ -245,12 +248,7 @@ class Report(unittest.TestCase):
         made = subprocess.Popen([COMMAND, "report", *map(str, words)], stdout=child,
                                 env={**os.environ, "COLUMNS": "60", "TERM": "xterm", "LC_ALL": "C.UTF-8", **env})
         os.close(child)
-        text = b""
-        try:
-            while piece := os.read(parent, 1 << 16):
-                text += piece
-        except OSError:
-            pass
+        text = read_terminal(parent)
         os.close(parent)
         self.assertEqual(made.wait(), 0)
         return text.decode()
