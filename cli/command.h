@@ -147,9 +147,11 @@ void table_free(table *rows);
 
 /* ---- report.c ---- */
 
-/* Prints the result for people. false: no memory. */
-bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress);
-/* The same without the verdict, for what else is to stand before that. */
-bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress);
+/*
+ * Prints the result for people, without the verdict. each_stage: a table for each device and a row
+ * for each stage, also where several could share one. false: no memory.
+ */
+bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress,
+                         bool each_stage);
 
 #endif

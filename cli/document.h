@@ -56,6 +56,21 @@ int document_write(const option_document *asked, document_fn write, const void *
 
 /* ---- replay.c ---- */
 
+/* How a replay is to be shown. */
+typedef struct replay_view {
+    bool each_stage;
+    option_document json;
+    option_document markdown;
+} replay_view;
+
+#define OPTION_OF_EACH_STAGE(offset)                                                               \
+    {                                                                                              \
+        .kind = OPTION_FLAG, .name = "each-stage", .field = (offset),                              \
+        .help = "a table for each device, and in it a row for each stage",                         \
+        .usual = "where processes mark, the stages of a name share a row, and devices with the "   \
+                 "same rows a table",                                                              \
+    }
+
 /* What a command knows of a replay beside its trace. */
 typedef struct replay_more {
     bool (*print)(const void *user, const rvl_replay *replay); /* above the verdict */
@@ -69,8 +84,7 @@ typedef struct replay_more {
  * more: may be NULL. Returns 0 or the exit status.
  */
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
-                const option_document *json, const option_document *markdown,
-                const replay_more *more);
+                const replay_view *view, const replay_more *more);
 
 /* ---- document.c ---- */
 

@@ -144,7 +144,8 @@ bool markdown_replay(FILE *out, const void *user)
     rvl_verdict verdict = {.struct_size = sizeof verdict};
     peak *rows = NULL;
     size_t count = 0;
-    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK || !peaks_of(replay, &rows, &count))
+    if (rvl_replay_get_verdict(replay, &verdict) != RVL_OK ||
+        !peaks_of(replay, PEAKS_OF_ALL, &rows, &count))
         return false;
     fputs("### GPU memory: ", out);
     bool ok = markdown_text(out, verdict.text);

@@ -41,31 +41,32 @@ static size_t join_names(peak *list, size_t count)
     return names;
 }
 
-static uint32_t count_of(const rvl_replay *replay, size_t device, uint32_t stage)
-{
-    rvl_replay_mark mark = {.struct_size = sizeof mark};
-    bool many = rvl_replay_get_mark(replay, device, stage, &mark) == RVL_OK && mark.count > 1;
-    return many ? mark.count : 1;
-}
-
-static size_t read_device(const rvl_replay *replay, size_t index, uint32_t stage_count, peak *list)
+static size_t read_device(const rvl_replay *replay, size_t index, uint32_t stage_count,
+                          peaks_shared shared, peak *list)
 {
     size_t count = 0;
+    bool of_processes = true;
     for (uint32_t i = 0; i < stage_count; i++) {
         peak *each = &list[count];
+        rvl_replay_mark mark = {.struct_size = sizeof mark};
+        bool marked = rvl_replay_get_mark(replay, index, i, &mark) == RVL_OK;
         *each = (peak){.device = index,
                        .stage = i,
                        .first = i,
-                       .count = count_of(replay, index, i),
+                       .count = marked && mark.count > 1 ? mark.count : 1,
                        .stats = {.struct_size = sizeof each->stats}};
-        if (rvl_replay_get_stage(replay, index, i, &each->stats, &each->over_budget) == RVL_OK)
-            count++;
+        if (rvl_replay_get_stage(replay, index, i, &each->stats, &each->over_budget) != RVL_OK)
+            continue;
+        of_processes = of_processes && marked && (mark.flags & RVL_REPLAY_MARK_OF_PROCESS) != 0;
+        count++;
     }
+    if (shared == PEAKS_OF_NONE || (shared == PEAKS_OF_PROCESSES && !of_processes))
+        return count;
     qsort(list, count, sizeof *list, by_name);
     return join_names(list, count);
 }
 
-bool peaks_of(const rvl_replay *replay, peak **peaks_out, size_t *count_out)
+bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out)
 {
     size_t room = 1, count = 0, devices = rvl_replay_device_count(replay);
     rvl_replay_device device = {.struct_size = sizeof device};
@@ -74,7 +75,7 @@ bool peaks_of(const rvl_replay *replay, peak **peaks_out, size_t *count_out)
     peak *list = calloc(room, sizeof *list);
     for (size_t i = 0; list != NULL && i < devices; i++) {
         if (rvl_replay_get_device(replay, i, &device) == RVL_OK)
-            count += read_device(replay, i, device.stage_count, list + count);
+            count += read_device(replay, i, device.stage_count, shared, list + count);
     }
     if (list != NULL)
         qsort(list, count, sizeof *list, by_place);

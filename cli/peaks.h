@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A replay's stages by name: the largest of each name on each device, and how many there are. */
+/* A replay's stages as rows: by name the largest of each on each device, and how many there are. */
 #ifndef RVL_CLI_PEAKS_H
 #define RVL_CLI_PEAKS_H
 
@@ -18,7 +18,15 @@ typedef struct peak {
     rvl_stage_stats stats; /* of the largest */
 } peak;
 
+/* Which stages share a row with those of their name. */
+typedef enum peaks_shared {
+    PEAKS_OF_NONE,
+    PEAKS_OF_PROCESSES, /* of devices where several processes mark, or stages overlap: a name comes
+                           very often there, and does not say which stage it is */
+    PEAKS_OF_ALL,
+} peaks_shared;
+
 /* In order of devices, then of first stages. The caller frees *peaks_out. false: no memory. */
-bool peaks_of(const rvl_replay *replay, peak **peaks_out, size_t *count_out);
+bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out);
 
 #endif

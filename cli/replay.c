@@ -20,8 +20,7 @@ typedef struct arguments {
     size_t path_count;
     option_headroom headroom;
     bool no_refusals;
-    option_document json;
-    option_document markdown;
+    replay_view view;
 } arguments;
 
 #define FIELD(name) offsetof(arguments, name)
@@ -62,8 +61,9 @@ const command_spec replay_spec = {
              .most = 60000,
              .field = FIELD(options.settle_ms)},
             OPTION_OF_PARTIAL(FIELD(options.flags), RVL_REPLAY_PARTIAL),
-            OPTION_OF_JSON(FIELD(json)),
-            OPTION_OF_MARKDOWN(FIELD(markdown)),
+            OPTION_OF_EACH_STAGE(FIELD(view.each_stage)),
+            OPTION_OF_JSON(FIELD(view.json)),
+            OPTION_OF_MARKDOWN(FIELD(view.markdown)),
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
@@ -106,9 +106,9 @@ static int check(const arguments *parsed, const option_line *line)
             "--device %s: not with --backend cuda: the card in this machine is the "
             "device, whatever a profile says: leave one of them out",
             parsed->options.device);
-    int status = documents_check(&replay_spec, &parsed->json, &parsed->markdown);
+    int status = documents_check(&replay_spec, &parsed->view.json, &parsed->view.markdown);
     if (status == 0)
-        status = documents_check_inputs(&parsed->json, &parsed->markdown, parsed->paths,
+        status = documents_check_inputs(&parsed->view.json, &parsed->view.markdown, parsed->paths,
                                         parsed->path_count);
     return status == 0
                ? options_check_snapshots(&replay_spec, line, parsed->paths, parsed->path_count)
@@ -219,23 +219,22 @@ static bool write_json(FILE *out, const void *user)
     return ok;
 }
 
-static bool print_all(const shown_replay *of, const rvl_trace_progress *progress)
+static bool print_all(const shown_replay *of, const rvl_trace_progress *progress, bool each_stage)
 {
-    return report_print_tables(of->replay, progress) &&
+    return report_print_tables(of->replay, progress, each_stage) &&
            (of->more == NULL || of->more->print(of->more->user, of->replay)) &&
            verdict_print(of->replay);
 }
 
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
-                const option_document *json, const option_document *markdown,
-                const replay_more *more)
+                const replay_view *view, const replay_more *more)
 {
     const shown_replay of = {.replay = replay, .more = more};
-    bool printed = document_is_printed(json) || document_is_printed(markdown);
-    if (!printed && !print_all(&of, progress))
+    bool printed = document_is_printed(&view->json) || document_is_printed(&view->markdown);
+    if (!printed && !print_all(&of, progress, view->each_stage))
         return complain(EXIT_INTERNAL, "out of host memory");
-    int status = document_write(json, write_json, &of);
-    return status == 0 ? document_write(markdown, markdown_replay, replay) : status;
+    int status = document_write(&view->json, write_json, &of);
+    return status == 0 ? document_write(&view->markdown, markdown_replay, replay) : status;
 }
 
 static bool all_is_well(const rvl_replay *replay)
@@ -261,7 +260,7 @@ static int run(arguments *parsed)
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);
-    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown, NULL);
+    int shown = replay_show(replay, &progress, &parsed->view, NULL);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = all_is_well(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);

@@ -32,8 +32,7 @@ typedef struct arguments {
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
-    option_document json;
-    option_document markdown;
+    replay_view view;
     bool no_gpu_ok;
 } arguments;
 
@@ -127,8 +126,9 @@ const command_spec run_spec = {
              .help = "accept a command that uses no GPU",
              .usual = "exit status 2",
              .field = FIELD(no_gpu_ok)},
-            OPTION_OF_JSON(FIELD(json)),
-            OPTION_OF_MARKDOWN(FIELD(markdown)),
+            OPTION_OF_EACH_STAGE(FIELD(view.each_stage)),
+            OPTION_OF_JSON(FIELD(view.json)),
+            OPTION_OF_MARKDOWN(FIELD(view.markdown)),
             OPTION_OF_COLOR,
             {.kind = OPTION_CALL,
              .name = "progress",
@@ -257,7 +257,7 @@ static int show(arguments *parsed, const char *trace)
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
     const replay_more more = {
         .print = history_print, .write_json = history_write_json, .user = &parsed->history};
-    int shown = replay_show(replay, &progress, &parsed->json, &parsed->markdown, &more);
+    int shown = replay_show(replay, &progress, &parsed->view, &more);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = within_budgets(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
@@ -393,12 +393,12 @@ static int check(const arguments *parsed, const option_line *line, char **words)
                                          "no history: leave one of them out");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
-    status = documents_check(&run_spec, &parsed->json, &parsed->markdown);
+    status = documents_check(&run_spec, &parsed->view.json, &parsed->view.markdown);
     if (status != 0)
         return status;
     const output_name outputs[] = {{"-o", parsed->output},
-                                   {"--json", parsed->json.path},
-                                   {"--markdown", parsed->markdown.path}};
+                                   {"--json", parsed->view.json.path},
+                                   {"--markdown", parsed->view.markdown.path}};
     status = outputs_check_each_other(outputs, sizeof outputs / sizeof *outputs);
     return status == 0 && parsed->output != NULL
                ? options_check_trace(&run_spec, parsed->output, "rvt")

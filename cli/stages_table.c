@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The result of a replay for people: a table a device, stages down, below it the first instant that
- * does not fit, and at the end the verdict.
+ * The result of a replay for people: a table for each device, stages down, and below it the first
+ * instant that does not fit. Ranks mostly do the same: their devices share a table, which shows the
+ * largest of each row, and on which device that is.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,16 +10,19 @@
 #include <string.h>
 
 #include "command.h"
-#include "verdict.h"
+#include "peaks.h"
 
 #define NS_PER_SECOND 1e9
 
-enum { STAGE, PEAK, MARK, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
+enum { STAGE, PEAK, MARK, DEVICES, LEAST, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
 
-static const char *const titles[COLUMNS] = {
-    "stage", "peak", "", "end", "free at peak", "host", "seconds", "who holds the peak",
+/* Of one device, and of several; a column without a title and without cells is not there. */
+static const char *const titles[2][COLUMNS] = {
+    {"stage", "peak", "", "", "", "end", "free at peak", "host", "seconds", "who holds the peak"},
+    {"stage", "peak", "", "on device", "elsewhere from", "end", "free at peak", "host", "seconds",
+     "who holds the peak"},
 };
-static const bool right[COLUMNS] = {false, true, false, true, true, true, true, false};
+static const bool right[COLUMNS] = {false, true, false, true, true, true, true, true, true, false};
 
 /* "engine/kv_cache"; the caller frees it. NULL: no memory. */
 static char *holder_name(const char *process, const char *tag)
@@ -71,131 +75,231 @@ static const char *mark_of(bool fits, bool over_budget)
     return over_budget ? "* OOM, over budget" : "* OOM";
 }
 
-typedef struct stage_table {
-    table *rows;
+/* ---- Devices that share a table ---- */
+
+typedef struct device_rows {
+    size_t index; /* in the replay */
+    rvl_replay_device facts;
+    const peak *rows;
+    size_t row_count;
+    bool is_shown;
+} device_rows;
+
+typedef struct group {
     const rvl_replay *replay;
-    size_t device;
-    uint64_t capacity_bytes;
-} stage_table;
+    device_rows *members[RVL_MAX_DEVICES]; /* by number */
+    size_t count;
+} group;
 
-/* ---- A row for each name ---- */
-
-#define NAMES_MAX 256u /* of more, each stage has its row */
-
-/* The stages of a name: how many, and the largest. */
-typedef struct named {
-    const char *mark;
-    uint64_t count;
-    uint64_t peak_bytes;
-    uint32_t largest;
-} named;
-
-typedef struct names {
-    uint32_t count; /* 0: each stage has a row of its own */
-    named list[NAMES_MAX];
-} names;
-
-/* Of several processes, or of ranges, a name comes very often: its largest stage stands for all. */
-static void collect_names(const rvl_replay *replay, size_t device, uint32_t stages, names *found)
+static size_t length_of_number(const char *text)
 {
-    found->count = 0;
-    for (uint32_t i = 0; i < stages; i++) {
-        rvl_stage_stats stats = {.struct_size = sizeof stats};
-        rvl_replay_mark mark = {.struct_size = sizeof mark};
-        uint32_t at = 0;
-        bool known = rvl_replay_get_stage(replay, device, i, &stats, NULL) == RVL_OK &&
-                     rvl_replay_get_mark(replay, device, i, &mark) == RVL_OK &&
-                     (mark.flags & RVL_REPLAY_MARK_OF_PROCESS) != 0;
-        while (known && at < found->count && strcmp(found->list[at].mark, stats.mark) != 0)
-            at++;
-        if (!known || at == NAMES_MAX) {
-            found->count = 0;
-            return;
-        }
-        named *each = &found->list[at];
-        if (at == found->count) {
-            *each = (named){.mark = stats.mark, .largest = i};
-            found->count++;
-        }
-        if (stats.peak_bytes > each->peak_bytes) {
-            each->peak_bytes = stats.peak_bytes;
-            each->largest = i;
-        }
-        each->count += mark.count;
+    if (text[0] == '[')
+        return strcspn(text, "]");
+    return text[0] == '#' ? 1 + strspn(text + 1, "0123456789") : 0;
+}
+
+/* Of a process, or of what is outside, except for the numbers in it: "python3[rank 0]#2". */
+static bool have_same_role(const char *a, const char *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    for (;; a++, b++) {
+        a += length_of_number(a);
+        b += length_of_number(b);
+        if (*a != *b || *a == '\0')
+            return *a == *b;
     }
 }
 
-/* "forward x50, most in #37"; the caller frees it. NULL: no memory. */
-static char *row_name(const rvl_stage_stats *stats, uint64_t count)
+/* Whether one row could stand for both: their peaks differ by at most a quarter, and the same holds
+ * most of them. */
+static bool are_rows_alike(const rvl_replay *replay, const peak *a, const peak *b)
+{
+    uint64_t most = a->stats.peak_bytes, least = b->stats.peak_bytes;
+    rvl_holder left = {0}, other = {0};
+    size_t left_count = 0, other_count = 0;
+    if (most < least) {
+        most = b->stats.peak_bytes;
+        least = a->stats.peak_bytes;
+    }
+    return strcmp(a->stats.mark, b->stats.mark) == 0 && most - least <= most / 4 &&
+           rvl_replay_get_holders(replay, a->device, a->stage, &left, sizeof left, 1,
+                                  &left_count) == RVL_OK &&
+           rvl_replay_get_holders(replay, b->device, b->stage, &other, sizeof other, 1,
+                                  &other_count) == RVL_OK &&
+           have_same_role(left.process, other.process) && have_same_role(left.tag, other.tag);
+}
+
+static bool are_alike(const rvl_replay *replay, const device_rows *a, const device_rows *b)
+{
+    if (!have_same_role(a->facts.profile, b->facts.profile) ||
+        a->facts.capacity_bytes != b->facts.capacity_bytes || a->row_count != b->row_count)
+        return false;
+    for (size_t i = 0; i < a->row_count; i++)
+        if (!are_rows_alike(replay, &a->rows[i], &b->rows[i]))
+            return false;
+    return true;
+}
+
+/* A device and those after it that can share its table; alone: none does. */
+static void gather(device_rows *all, size_t count, size_t first, bool alone, group *found)
+{
+    found->count = 0;
+    for (size_t i = first; i < count && found->count < RVL_MAX_DEVICES; i++) {
+        if (i > first &&
+            (alone || all[i].is_shown || !are_alike(found->replay, &all[first], &all[i])))
+            continue;
+        all[i].is_shown = true;
+        found->members[found->count++] = &all[i];
+    }
+}
+
+static const peak *largest_of(const group *of, size_t row)
+{
+    const peak *largest = &of->members[0]->rows[row];
+    for (size_t i = 1; i < of->count; i++)
+        if (of->members[i]->rows[row].stats.peak_bytes > largest->stats.peak_bytes)
+            largest = &of->members[i]->rows[row];
+    return largest;
+}
+
+static const device_rows *fullest_of(const group *of)
+{
+    const device_rows *fullest = of->members[0];
+    for (size_t i = 1; i < of->count; i++)
+        if (of->members[i]->facts.peak_bytes > fullest->facts.peak_bytes)
+            fullest = of->members[i];
+    return fullest;
+}
+
+/* The devices where a row is as large as that; all: every one. "0-3, 6"; the caller frees it. NULL:
+ * no memory. */
+static char *devices_text(const group *of, size_t row, const peak *like, bool all)
 {
     char *text = NULL;
-    char *shown = printable(count > 1 ? stats->mark : stats->name);
-    if (shown == NULL || count <= 1)
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    int last = 0, run = 0;
+    if (out == NULL)
+        return NULL;
+    for (size_t i = 0; i < of->count; i++) {
+        const device_rows *member = of->members[i];
+        int device = member->facts.device;
+        if (!all && member->rows[row].stats.peak_bytes != like->stats.peak_bytes)
+            continue;
+        if (run > 0 && device == last + 1) {
+            run++;
+        } else {
+            if (run > 1)
+                fprintf(out, "-%d", last);
+            fprintf(out, "%s%d", run > 0 ? ", " : "", device);
+            run = 1;
+        }
+        last = device;
+    }
+    if (run > 1)
+        fprintf(out, "-%d", last);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- A row ---- */
+
+/* "forward x50, most in #37"; the caller frees it. NULL: no memory. */
+static char *row_name(const peak *row)
+{
+    const rvl_stage_stats *stats = &row->stats;
+    char *text = NULL;
+    char *shown = printable(row->count > 1 ? stats->mark : stats->name);
+    if (shown == NULL || row->count <= 1)
         return shown;
-    int length = asprintf(&text, "%s x%" PRIu64 ", most in %s", shown, count,
+    int length = asprintf(&text, "%s x%" PRIu32 ", most in %s", shown, row->count,
                           strcmp(stats->name, stats->mark) != 0 ? strrchr(stats->name, '#') : "#1");
     free(shown);
     return length >= 0 ? text : NULL;
 }
 
-/* A row of a stage: its widths, or, to_print, itself. Only what is printed lists its holders. */
-static bool show_stage(const stage_table *shown, uint32_t stage, uint64_t count, bool to_print)
+/* On which devices a row's largest is, and how small it is elsewhere. */
+static char *where_text(const group *of, size_t row, const peak *largest,
+                        char least_text[SIZE_TEXT_BYTES])
 {
-    rvl_stage_stats stats = {.struct_size = sizeof stats};
-    bool over_budget = false;
-    char sizes[4][SIZE_TEXT_BYTES], seconds[32];
-    if (rvl_replay_get_stage(shown->replay, shown->device, stage, &stats, &over_budget) != RVL_OK)
-        return false;
-    char *name = row_name(&stats, count);
+    uint64_t least = largest->stats.peak_bytes;
+    least_text[0] = '\0';
+    if (of->count == 1)
+        return strdup("");
+    for (size_t i = 0; i < of->count; i++) {
+        uint64_t bytes = of->members[i]->rows[row].stats.peak_bytes;
+        least = bytes < least ? bytes : least;
+    }
+    if (least == largest->stats.peak_bytes)
+        return strdup("each");
+    format_size(least, least_text);
+    return devices_text(of, row, largest, false);
+}
+
+static bool is_over_budget(const group *of, size_t row)
+{
+    for (size_t i = 0; i < of->count; i++)
+        if (of->members[i]->rows[row].over_budget)
+            return true;
+    return false;
+}
+
+/* Its widths, or, to_print, the row itself. Only what is printed lists its holders. */
+static bool show_row(table *rows, const group *of, size_t row, bool to_print)
+{
+    const peak *largest = largest_of(of, row);
+    const rvl_stage_stats *stats = &largest->stats;
+    char sizes[5][SIZE_TEXT_BYTES], seconds[32];
+    char *name = row_name(largest), *where = where_text(of, row, largest, sizes[4]);
     char *holders =
-        to_print ? holders_text(shown->replay, shown->device, stage, stats.peak_bytes) : strdup("");
-    bool ok = name != NULL && holders != NULL;
+        to_print ? holders_text(of->replay, largest->device, largest->stage, stats->peak_bytes)
+                 : strdup("");
+    bool ok = name != NULL && where != NULL && holders != NULL;
     if (ok) {
-        bool fits = stats.peak_bytes <= shown->capacity_bytes;
-        snprintf(seconds, sizeof seconds, "%.3f", (double)stats.transition_ns / NS_PER_SECOND);
+        bool fits = stats->peak_bytes <= of->members[0]->facts.capacity_bytes;
+        bool over_budget = is_over_budget(of, row);
+        snprintf(seconds, sizeof seconds, "%.3f", (double)stats->transition_ns / NS_PER_SECOND);
         const char *cells[COLUMNS] = {
             [STAGE] = name,
-            [PEAK] = format_size(stats.peak_bytes, sizes[0]),
+            [PEAK] = format_size(stats->peak_bytes, sizes[0]),
             [MARK] = mark_of(fits, over_budget),
-            [END] = format_size(stats.end_bytes, sizes[1]),
-            [FREE] = format_size(stats.free_at_peak_bytes, sizes[2]),
-            [HOST] = format_size(stats.host_bytes, sizes[3]),
+            [DEVICES] = where,
+            [LEAST] = sizes[4],
+            [END] = format_size(stats->end_bytes, sizes[1]),
+            [FREE] = format_size(stats->free_at_peak_bytes, sizes[2]),
+            [HOST] = format_size(stats->host_bytes, sizes[3]),
             [SECONDS] = seconds,
             [HOLDERS] = holders,
         };
         if (to_print)
-            table_put(shown->rows, cells, !fits || over_budget, "  ");
+            table_put(rows, cells, !fits || over_budget, "  ");
         else
-            table_widen(shown->rows, cells);
+            table_widen(rows, cells);
     }
     free(name);
+    free(where);
     free(holders);
     return ok;
 }
 
-/* There may be a stage for every event, so that rows are made twice instead of kept. */
-static bool print_stages(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+/* There may be a row for every event, so that rows are made twice instead of kept. */
+static bool print_rows(const group *of)
 {
-    const stage_table shown = {.rows = table_new(titles, right, COLUMNS),
-                               .replay = replay,
-                               .device = index,
-                               .capacity_bytes = device->capacity_bytes};
-    names *found = calloc(1, sizeof *found);
-    bool ok = shown.rows != NULL && found != NULL;
-    if (ok)
-        collect_names(replay, index, device->stage_count, found);
-    uint32_t rows = ok && found->count > 0 ? found->count : device->stage_count;
+    table *rows = table_new(titles[of->count > 1], right, COLUMNS);
+    bool ok = rows != NULL;
     for (int to_print = 0; to_print <= 1; to_print++) {
-        ok = ok && (to_print == 0 || table_print(shown.rows, "  "));
-        for (uint32_t i = 0; ok && i < rows; i++)
-            ok = found->count > 0 ? show_stage(&shown, found->list[i].largest, found->list[i].count,
-                                               to_print > 0)
-                                  : show_stage(&shown, i, 1, to_print > 0);
+        ok = ok && (to_print == 0 || table_print(rows, "  "));
+        for (size_t i = 0; ok && i < of->members[0]->row_count; i++)
+            ok = show_row(rows, of, i, to_print > 0);
     }
-    free(found);
-    table_free(shown.rows);
+    table_free(rows);
     return ok;
 }
+
+/* ---- Around the table ---- */
 
 /* Name of a stage of a device; the caller frees it. NULL: no memory. */
 static char *stage_text(const rvl_replay *replay, size_t index, uint32_t stage)
@@ -216,25 +320,43 @@ static void format_doubt(const rvl_replay_device *device, char *text, size_t siz
                  format_size(device->capacity_doubt_bytes, doubt));
 }
 
-static bool print_heading(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+static bool is_any_over_budget(const group *of)
 {
-    char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
-    char *stage = stage_text(replay, index, device->peak_stage);
+    for (size_t i = 0; i < of->count; i++)
+        if (!of->members[i]->facts.within_budgets)
+            return true;
+    return false;
+}
+
+/* "device 0", or "devices 0-3" with the device of the peak behind it. */
+static bool print_heading(const group *of)
+{
+    const device_rows *fullest = fullest_of(of);
+    const rvl_replay_device *device = &fullest->facts;
+    char capacity[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES], doubt[64 + SIZE_TEXT_BYTES];
+    char where[32] = "";
+    char *numbers = devices_text(of, 0, NULL, true);
+    char *stage = stage_text(of->replay, fullest->index, device->peak_stage);
     char *profile = printable(device->profile != NULL ? device->profile : "given by size");
-    bool ok = stage != NULL && profile != NULL;
-    char doubt[64 + SIZE_TEXT_BYTES];
+    bool ok = numbers != NULL && stage != NULL && profile != NULL, many = of->count > 1;
     format_doubt(device, doubt, sizeof doubt);
+    if (many)
+        snprintf(where, sizeof where, " of device %d", device->device);
     if (ok)
-        printf("device %d: %s%s, %s; peak %s in %s%s%s\n", device->device, profile,
+        printf("device%s %s: %s%s, %s%s; peak %s in %s%s%s%s\n", many ? "s" : "", numbers, profile,
                device->flags & RVL_REPLAY_DEVICE_ASSUMED ? " (assumed: --device names yours)" : "",
-               format_size(device->capacity_bytes, capacity), format_size(device->peak_bytes, peak),
-               stage, doubt, device->within_budgets ? "" : ", over budget");
+               format_size(device->capacity_bytes, capacity), many ? " each" : "",
+               format_size(device->peak_bytes, most), stage, where, doubt,
+               is_any_over_budget(of) ? ", over budget" : "");
+    free(numbers);
     free(stage);
     free(profile);
     return ok;
 }
 
-static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+/* which: "device 3: ", or "" where the heading has said it. */
+static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_device *device,
+                      const char *which)
 {
     char requested[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES];
     if (device->peak_bytes <= device->capacity_bytes)
@@ -244,8 +366,9 @@ static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_d
     char *stage = stage_text(replay, index, device->oom_stage);
     bool ok = file != NULL && holder != NULL && stage != NULL;
     if (ok)
-        printf("  does not fit from %s:%" PRIu32 " on: in %s, %s asks for %s, %s are free\n", file,
-               device->oom_line, stage, holder, format_size(device->oom_requested_bytes, requested),
+        printf("  %sdoes not fit from %s:%" PRIu32 " on: in %s, %s asks for %s, %s are free\n",
+               which, file, device->oom_line, stage, holder,
+               format_size(device->oom_requested_bytes, requested),
                format_size(device->oom_free_bytes, left));
     free(file);
     free(holder);
@@ -259,7 +382,8 @@ static double change_percent(uint64_t from, uint64_t to)
 }
 
 /* What was truly in use when a stage ended, as far as the trace says. */
-static bool print_readings(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+static bool print_readings(const rvl_replay *replay, size_t index, const rvl_replay_device *device,
+                           const char *which)
 {
     bool ok = true;
     for (uint32_t stage = 0; ok && stage < device->stage_count; stage++) {
@@ -270,7 +394,7 @@ static bool print_readings(const rvl_replay *replay, size_t index, const rvl_rep
         char *name = stage_text(replay, index, stage);
         ok = name != NULL;
         if (ok)
-            printf("  last reading in %s: %s, predicted %s (%s)\n", name,
+            printf("  %slast reading in %s: %s, predicted %s (%s)\n", which, name,
                    format_size(read, sizes[0]), format_size(predicted, sizes[1]),
                    format_change(change_percent(read, predicted), change));
         free(name);
@@ -278,14 +402,14 @@ static bool print_readings(const rvl_replay *replay, size_t index, const rvl_rep
     return ok;
 }
 
-static void print_samples(const rvl_replay_device *device)
+static void print_samples(const rvl_replay_device *device, const char *which)
 {
     char size[SIZE_TEXT_BYTES], samples[COUNT_TEXT_BYTES];
     int64_t worst = device->worst_sample_difference_bytes;
     uint64_t bytes = worst < 0 ? (uint64_t)0 - (uint64_t)worst : (uint64_t)worst;
     if (device->sample_count == 0)
         return;
-    printf("  %s of the true use: at worst the prediction is %s %s\n",
+    printf("  %s%s of the true use: at worst the prediction is %s %s\n", which,
            format_count(device->sample_count, "sample", "samples", samples),
            format_size(bytes, size), worst < 0 ? "below" : "above");
 }
@@ -304,24 +428,61 @@ static void print_notes(const rvl_replay *replay, const rvl_trace_progress *prog
                progress->cut_files == 1 ? "its" : "their");
 }
 
-bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress)
+static bool print_group(const group *of)
 {
-    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
-        rvl_replay_device device = {.struct_size = sizeof device};
-        if (rvl_replay_get_device(replay, i, &device) != RVL_OK)
-            return false;
-        if (i > 0)
-            printf("\n");
-        if (!print_heading(replay, i, &device) || !print_stages(replay, i, &device) ||
-            !print_oom(replay, i, &device) || !print_readings(replay, i, &device))
-            return false;
-        print_samples(&device);
+    char which[32] = "";
+    bool ok = print_heading(of) && print_rows(of);
+    for (size_t i = 0; ok && i < of->count; i++) {
+        const device_rows *member = of->members[i];
+        if (of->count > 1)
+            snprintf(which, sizeof which, "device %d: ", member->facts.device);
+        ok = print_oom(of->replay, member->index, &member->facts, which) &&
+             print_readings(of->replay, member->index, &member->facts, which);
+        print_samples(&member->facts, which);
     }
-    print_notes(replay, progress);
+    return ok;
+}
+
+/* Deals the rows out to their devices. false: no device of that index. */
+static bool read_devices(const rvl_replay *replay, const peak *rows, size_t row_count,
+                         device_rows *all, size_t count)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        all[i] = (device_rows){
+            .index = i, .facts = {.struct_size = sizeof all[i].facts}, .rows = rows + at};
+        if (rvl_replay_get_device(replay, i, &all[i].facts) != RVL_OK)
+            return false;
+        while (at < row_count && rows[at].device == i) {
+            at++;
+            all[i].row_count++;
+        }
+    }
     return true;
 }
 
-bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
+bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress,
+                         bool each_stage)
 {
-    return report_print_tables(replay, progress) && verdict_print(replay);
+    size_t count = rvl_replay_device_count(replay), row_count = 0;
+    peak *rows = NULL;
+    device_rows *all = calloc(count + 1, sizeof *all);
+    bool ok =
+        all != NULL &&
+        peaks_of(replay, each_stage ? PEAKS_OF_NONE : PEAKS_OF_PROCESSES, &rows, &row_count) &&
+        read_devices(replay, rows, row_count, all, count);
+    for (size_t i = 0; ok && i < count; i++) {
+        group found = {.replay = replay};
+        if (all[i].is_shown)
+            continue;
+        gather(all, count, i, each_stage, &found);
+        if (i > 0)
+            printf("\n");
+        ok = print_group(&found);
+    }
+    if (ok)
+        print_notes(replay, progress);
+    free(all);
+    free(rows);
+    return ok;
 }

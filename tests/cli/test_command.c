@@ -106,6 +106,71 @@ static void test_a_row_for_each_name(void **state)
     check_status(0);
     check_contains(answer.out, "\n  forward x3, most in #2  300.0 MiB");
     assert_null(strstr(answer.out, "\n  forward#"));
+    RUN("replay", trace_path, "--each-stage");
+    check_status(0);
+    check_contains(answer.out, "\n  forward    100.0 MiB");
+    check_contains(answer.out, "\n  forward#2  300.0 MiB");
+    check_contains(answer.out, "\n  forward#3  100.0 MiB");
+}
+
+/* Processes with a device each: what they hold in two ranges of forward, in units of 100 MiB. */
+static void write_ranks(const char *const *names, const int *held, int count)
+{
+    static char text[4096];
+    int at = snprintf(text, sizeof text, "reveille-trace 1.2\nclock boot=- mono_ns=0 wall_ns=0\n");
+    for (int i = 0; i < count; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at,
+                       "device %d profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n",
+                       i);
+    for (int i = 0; i < count; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "process %s pid=0\n", names[i]);
+    for (int time = 1, i = 0; i < count; i++)
+        for (int k = 1; k <= 2; k++, time += 4)
+            at += snprintf(text + at, sizeof text - (size_t)at,
+                           "enter %d %s 0 %d forward\nalloc %d %s 0 %d %d %d t\n"
+                           "free %d %s 0 %d\nleave %d %s 0 %d\n",
+                           time, names[i], k, time + 1, names[i], k, i, held[i] * 104857600 / k,
+                           time + 2, names[i], k, time + 3, names[i], k);
+    snprintf(text + at, sizeof text - (size_t)at, "end %d\n", 8 * count);
+    folder_write(TRACE, text);
+}
+
+static void devices_of_ranks_share_a_table(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"python[rank%200]", "python[rank%201]", "python[rank%202]",
+                                        "python[rank%203]"};
+    static const char *const roles[] = {"engine", "trainer"};
+    write_ranks(ranks, (const int[]){7, 8, 7, 8}, 4);
+    RUN("replay", trace_path);
+    check_status(0);
+    assert_string_equal(
+        answer.out,
+        "devices 0-3: given by size, 1000.0 MiB each; peak 800.0 MiB in forward of device 1\n"
+        "  stage                        peak  on device  elsewhere from  end  free at peak  host  "
+        "seconds  who holds the peak\n"
+        "  forward x2, most in #1  800.0 MiB       1, 3       700.0 MiB  0 B     200.0 MiB   0 B  "
+        "  0.000  python[rank 1]/t 800.0 MiB\n"
+        "fits, with 200.0 MiB to spare\n");
+    RUN("replay", trace_path, "--each-stage");
+    check_contains(answer.out,
+                   "\n\ndevice 3: given by size, 1000.0 MiB; peak 800.0 MiB in forward");
+    write_ranks(ranks, (const int[]){8, 8, 8, 9}, 3);
+    RUN("replay", trace_path);
+    check_contains(answer.out, "  800.0 MiB       each ");
+    RUN("replay", trace_path, "--device", "750MiB");
+    check_status(3);
+    check_contains(answer.out, "\n  device 2: does not fit from ");
+    /* Ranks that differ by more, and those who do something else, keep their own. */
+    write_ranks(ranks, (const int[]){8, 8, 5, 8}, 4);
+    RUN("replay", trace_path);
+    check_contains(answer.out, "devices 0-1, 3: ");
+    check_contains(answer.out,
+                   "\n\ndevice 2: given by size, 1000.0 MiB; peak 500.0 MiB in forward");
+    write_ranks(roles, (const int[]){8, 8}, 2);
+    RUN("replay", trace_path);
+    check_contains(answer.out, "device 0: ");
+    check_contains(answer.out, "\n\ndevice 1: ");
 }
 
 static void test_does_not_fit(void **state)
@@ -897,6 +962,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits),
         cmocka_unit_test(test_a_row_for_each_name),
+        cmocka_unit_test(devices_of_ranks_share_a_table),
         cmocka_unit_test(test_does_not_fit),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_json),
