@@ -186,7 +186,7 @@ static void compare(search *in, const rvl_snapshot *snapshot, const size_t *aske
 
 static bool keep_open(search *in, rvl_snapshot *snapshot)
 {
-    rvl_snapshot **opened = realloc(in->opened, (in->opened_count + 1) * sizeof *opened);
+    rvl_snapshot **opened = realloc(in->opened, (in->opened_count + 1) * sizeof(rvl_snapshot *));
     if (opened == NULL)
         return false;
     in->opened = opened;

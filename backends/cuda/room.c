@@ -22,8 +22,6 @@
 #define ANSWER_MS 20000 /* it loads the driver where nobody holds it */
 #define MIB_SHIFT 20
 
-extern char **environ;
-
 /* ---- A library that answers here ---- */
 
 /* NVML's own header is not needed for three functions: 0 is success, a device is a pointer. */

@@ -31,11 +31,11 @@ static int by_value(const void *left, const void *right_one)
 /* The runs in the order of their values; the caller frees it. NULL: no memory. */
 static const fit_run **sorted(const fit_result *result)
 {
-    const fit_run **list = calloc(result->count + 1, sizeof *list);
+    const fit_run **list = calloc(result->count + 1, sizeof(fit_run *));
     for (size_t i = 0; list != NULL && i < result->count; i++)
         list[i] = &result->runs[i];
     if (list != NULL)
-        qsort(list, result->count, sizeof *list, by_value);
+        qsort(list, result->count, sizeof(fit_run *), by_value);
     return list;
 }
 

@@ -22,7 +22,7 @@
 #include "folder.h"
 #include "interrupt.h"
 
-#define LOOK_MS 20
+#define LOOK_MS 20L
 #define SAID_LINES 12
 #define SAID_BYTES 8192
 #define FIRST_OF_OURS "device 0: " /* what `reveille run` prints behind the command's output */
