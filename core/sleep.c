@@ -74,6 +74,11 @@ static rvl_status wait_for_calls(const rvli_sleepers *all, deadline until)
 
 static void forget_tags(rvl_context *context)
 {
+    for (size_t t = 0; t < context->sleep.tag_count; t++) {
+        const rvli_tag *tag = rvli_tag_get(context, context->sleep.tags[t]);
+        for (rvli_allocation *each = tag->allocations; each != NULL; each = each->next)
+            each->slept = false;
+    }
     free(context->sleep.tags);
     free(context->sleep.held_bytes);
     context->sleep.tags = NULL;
@@ -87,6 +92,13 @@ static void forget_all(rvli_sleepers *all)
         forget_tags(all->contexts[i]);
 }
 
+/* Other threads' calls pass again, so that what the sleep has noted must be gone. */
+static void be_awake(rvli_sleepers *all)
+{
+    forget_all(all);
+    rvli_sleepers_set_state(all, RVLI_AWAKE);
+}
+
 static rvl_status note_tags(rvl_context *context, const rvl_transition *pause)
 {
     rvli_sleep *sleep = &context->sleep;
@@ -96,6 +108,8 @@ static rvl_status note_tags(rvl_context *context, const rvl_transition *pause)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a sleep");
     for (size_t i = 0; i < pause->touched_count; i++)
         sleep->tags[sleep->tag_count++] = pause->touched[i]->number;
+    for (size_t i = 0; i < pause->item_count; i++)
+        pause->items[i].allocation->slept = true;
     return RVL_OK;
 }
 
@@ -300,8 +314,8 @@ rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *user_options
         if (status == RVL_OK)
             rvli_sleepers_set_state(&all, RVLI_ASLEEP);
         else if (rvli_sleepers_state(&all) != RVLI_SLEEP_LOST)
-            rvli_sleepers_set_state(&all, RVLI_AWAKE);
-        if (status != RVL_OK)
+            be_awake(&all);
+        else
             forget_all(&all);
     }
     rvli_sleepers_end(&all);
@@ -310,7 +324,17 @@ rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *user_options
 
 /* ---- Wake ---- */
 
-/* Bytes that the tags which the sleep has paused need of the driver's device of a number. */
+/* What the sleep has paused of a tag on a device. What was paused before stays so. */
+static uint64_t bytes_to_resume(const rvli_tag *tag, int device)
+{
+    uint64_t before = 0,
+             paused = tag->holders[device] != NULL ? tag->holders[device]->paused_bytes : 0;
+    for (const rvli_allocation *each = tag->allocations; each != NULL; each = each->next)
+        before += each->device == device && !each->slept ? each->size : 0;
+    return paused > before ? paused - before : 0;
+}
+
+/* The same of all tags, on the driver's device of a number. */
 static uint64_t paused_bytes(const rvli_sleepers *all, int ordinal)
 {
     uint64_t bytes = 0;
@@ -319,9 +343,8 @@ static uint64_t paused_bytes(const rvli_sleepers *all, int ordinal)
         for (size_t t = 0; t < context->sleep.tag_count; t++) {
             const rvli_tag *tag = rvli_tag_get(context, context->sleep.tags[t]);
             for (int device = 0; device < context->device_count; device++)
-                if (tag->holders[device] != NULL &&
-                    context->devices[device].facts.ordinal == ordinal)
-                    bytes += tag->holders[device]->paused_bytes;
+                if (context->devices[device].facts.ordinal == ordinal)
+                    bytes += bytes_to_resume(tag, device);
         }
     }
     return bytes;
@@ -420,7 +443,7 @@ static rvl_status sleep_again(rvli_sleepers *all)
     }
     add_to_cause(&cause, "; the process is awake, and its tags stay paused: rvl_resume()");
     if (rvli_sleepers_state(all) != RVLI_SLEEP_LOST)
-        rvli_sleepers_set_state(all, RVLI_AWAKE);
+        be_awake(all);
     return cause.status;
 }
 
@@ -450,8 +473,8 @@ rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *user_opt
     if (status == RVL_OK) {
         status = wake_marked(&all, &options);
         if (status == RVL_OK)
-            rvli_sleepers_set_state(&all, RVLI_AWAKE);
-        if (rvli_sleepers_state(&all) != RVLI_ASLEEP)
+            be_awake(&all);
+        else if (rvli_sleepers_state(&all) == RVLI_SLEEP_LOST)
             forget_all(&all);
     }
     rvli_sleepers_end(&all);

@@ -115,6 +115,7 @@ struct rvli_allocation {
     uint8_t flags;  /* RVL_ALLOC_* */
     uint8_t kind;   /* rvli_kind */
     bool freeing;   /* somebody is freeing it: as good as gone */
+    bool slept;     /* a sleep has paused it */
 };
 
 /* Memory shared by small allocations of a tag: core/coalesce.h. */

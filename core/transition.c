@@ -142,13 +142,23 @@ void rvli_transition_end(rvli_transition *transition)
 
 /* ---- What moves ---- */
 
+/* A tag may have had paused memory before a sleep paused it: the wake's resume leaves that alone.
+ */
+static bool takes(const rvli_transition *transition, const rvli_allocation *allocation,
+                  rvli_move move)
+{
+    bool of_wake = move == RVLI_MOVE_RESUME_BEGIN && transition->context->sleep.tags != NULL;
+    return (!of_wake || allocation->slept) &&
+           rvli_state_move((rvl_state)allocation->state, move, NULL);
+}
+
 static size_t count_movable(const rvli_transition *transition, rvli_move move)
 {
     size_t count = 0;
     for (size_t i = 0; i < transition->tag_count; i++)
         for (const rvli_allocation *allocation = transition->tags[i]->allocations;
              allocation != NULL; allocation = allocation->next)
-            count += rvli_state_move((rvl_state)allocation->state, move, NULL);
+            count += takes(transition, allocation, move);
     return count;
 }
 
@@ -170,7 +180,7 @@ static void collect_tag(rvli_transition *transition, rvli_tag *tag, rvli_move mo
 {
     for (rvli_allocation *allocation = tag->allocations; allocation != NULL;
          allocation = allocation->next) {
-        if (!rvli_state_move((rvl_state)allocation->state, move, NULL))
+        if (!takes(transition, allocation, move))
             continue;
         add_item(transition, allocation);
         if (mark)

@@ -99,6 +99,35 @@ static void *allocate(void *user)
     return NULL;
 }
 
+/* Of one tag: what was paused before a sleep stays so, whether the sleep and the wake end well. */
+static void what_was_paused_of_a_tag_stays_paused(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s);
+    rvl_addr later = 0;
+    const rvl_alloc_options options = {.struct_size = sizeof options,
+                                       .tag_id = support_tag(s.context, "weights"),
+                                       .backup = RVL_BACKUP_HOST,
+                                       .flags = RVL_ALLOC_PAUSED};
+    assert_int_equal(rvl_alloc(s.context, 8 * GRANULE, &options, &later), RVL_OK);
+    fault_set(s.fault, &(fault_plan){.op_mask = OP(process_checkpoint), .countdown = 1});
+    assert_int_not_equal(rvl_sleep(s.context, NULL), RVL_OK);
+    assert_int_equal(support_state(s.context, later), RVL_STATE_PAUSED);
+    assert_int_equal(rvl_sleep(s.context, NULL), RVL_OK);
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    assert_int_equal(rvl_wake_up_forecast(s.context, NULL, &forecast), RVL_OK);
+    assert_int_equal(forecast.allocation_count, 2);
+    assert_int_equal(rvl_wake_up(s.context, NULL), RVL_OK);
+    assert_int_equal(support_state(s.context, later), RVL_STATE_PAUSED);
+    assert_int_equal(support_state(s.context, s.weights), RVL_STATE_ACTIVE);
+    const rvl_tag weights = support_tag(s.context, "weights");
+    assert_int_equal(rvl_resume(s.context, &weights, 1, NULL), RVL_OK);
+    assert_int_equal(support_state(s.context, later), RVL_STATE_ACTIVE);
+    check_awake(&s);
+    close_scene(&s);
+}
+
 static void calls_are_refused_meanwhile(void **state)
 {
     (void)state;
@@ -430,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_sleeps_with_nothing),
+        cmocka_unit_test(what_was_paused_of_a_tag_stays_paused),
         cmocka_unit_test(calls_are_refused_meanwhile),
         cmocka_unit_test(tags_may_stay_paused),
         cmocka_unit_test(contents_may_be_discarded),

@@ -12,6 +12,17 @@
 #include "base/packet.h"
 #include "fuzz.h"
 
+bool api_done(const api_model *m, rvl_status status)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    if (status == RVL_OK)
+        return true;
+    rvl_last_error(&error);
+    require(error.status == status && error.message[0] != '\0');
+    require(m->faulty || status != RVL_ERR_DEVICE_LOST);
+    return false;
+}
+
 unsigned api_tag_bit(int tag)
 {
     return 1u << tag;

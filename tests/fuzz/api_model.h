@@ -73,6 +73,9 @@ typedef struct api_model {
     unsigned asked, told; /* the guard */
 } api_model;
 
+/* Whether a call was done; one that has failed must say why. */
+bool api_done(const api_model *m, rvl_status status);
+
 /* A bit of a set for each tag. */
 unsigned api_tag_bit(int tag);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api_model.h"
+#include "api_sleep.h"
 #include "core/prefetch.h"
 #include "fuzz.h"
 #include "reveille/parts.h"
@@ -46,7 +47,8 @@
     X(WRONG, "makes a call that no state allows")                                                  \
     X(PASS, "lets time pass")                                                                      \
     X(PARTS, "fills open pieces of what PREPARE_RESUME has in parts, `argument`: rightly or not")  \
-    X(PREPARE_WAKE, "as WAKE, in two phases: this is the first")
+    X(PREPARE_WAKE, "as WAKE, in two phases: this is the first")                                   \
+    X(SLEEP, "sleeps and wakes up; `argument` and `how`: flags of the two, and what goes wrong")
 
 typedef enum verb {
 #define VERB_ENUM(name, meaning) VERB_##name,
@@ -59,18 +61,6 @@ typedef enum verb {
 typedef struct step {
     uint8_t verb, who, argument, how, fault;
 } step;
-
-/* A call that has failed says why. */
-static bool done(const api_model *m, rvl_status status)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    if (status == RVL_OK)
-        return true;
-    rvl_last_error(&error);
-    require(error.status == status && error.message[0] != '\0');
-    require(m->faulty || status != RVL_ERR_DEVICE_LOST);
-    return false;
-}
 
 static api_slot *slot_of(api_model *m, unsigned number)
 {
@@ -102,7 +92,7 @@ static void call_alloc(api_model *m, const step *now)
                                  .flags = (paused ? RVL_ALLOC_PAUSED : 0) |
                                           (how / 60 & 1 ? RVL_ALLOC_EXPORTABLE : 0)};
     rvl_status status = rvl_alloc(m->context, s->size, &options, &s->addr);
-    if (!done(m, status))
+    if (!api_done(m, status))
         require(s->addr == 0);
     else if (!paused)
         api_write(m, s, (uint8_t)(1 + now->argument));
@@ -114,7 +104,7 @@ static void call_free(api_model *m, const step *now)
     rvl_status status = rvl_free(m->context, s->addr);
     require(s->addr != 0 || status == RVL_ERR_INVALID);
     require(!s->moving || status == RVL_ERR_BUSY);
-    if (done(m, status))
+    if (api_done(m, status))
         s->addr = 0;
 }
 
@@ -198,7 +188,7 @@ static rvl_status pause_set(api_model *m, const step *now, const tag_set *tags)
 {
     const rvl_pause_options options = pause_options(now);
     rvl_status status = rvl_pause(m->context, tags->numbers, tags->count, &options);
-    if (done(m, status))
+    if (api_done(m, status))
         move_all(m, tags, true, options.flags != 0);
     else if (options.flags != 0)
         forget_lost(m, tags);
@@ -210,7 +200,7 @@ static rvl_status resume_set(api_model *m, const step *now, const tag_set *tags)
     const rvl_addr first = slot_of(m, now->how)->addr;
     const rvl_resume_options options = resume_options(now, &first);
     rvl_status status = rvl_resume(m->context, tags->numbers, tags->count, &options);
-    if (done(m, status))
+    if (api_done(m, status))
         move_all(m, tags, false, options.flags != 0);
     return status;
 }
@@ -246,7 +236,7 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
         pauses ? rvl_pause_prepare(m->context, tags.numbers, tags.count, &pausing, &transition)
                : rvl_resume_prepare(m->context, tags.numbers, tags.count, &resuming, &transition);
     require((status == RVL_OK) == (transition != NULL));
-    if (!done(m, status))
+    if (!api_done(m, status))
         return;
     require(rvl_transition_get_context(transition) == m->context);
     m->prepared =
@@ -319,7 +309,7 @@ static void load_pieces(api_model *m, size_t most, size_t count)
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < most && piece < count && status == RVL_OK; i++) {
         status = rvl_transition_load_next(m->prepared.transition, &piece);
-        require(done(m, status) ? piece <= count : m->faulty);
+        require(api_done(m, status) ? piece <= count : m->faulty);
     }
 }
 
@@ -338,7 +328,7 @@ static void call_parts(api_model *m, const step *now)
     bool none = now->how & 1;
     rvl_status status =
         rvl_transition_fill(m->prepared.transition, none ? NULL : filled, none ? 0 : count);
-    require(done(m, status) ? !has_open_pieces(m) : m->faulty);
+    require(api_done(m, status) ? !has_open_pieces(m) : m->faulty);
 }
 
 static void end_transition(api_model *m, bool commits)
@@ -384,7 +374,7 @@ static void call_forecast(api_model *m, const step *now)
     rvl_status status =
         pauses ? rvl_pause_forecast(m->context, tags.numbers, tags.count, &pausing, &forecast)
                : rvl_resume_forecast(m->context, tags.numbers, tags.count, &resuming, &forecast);
-    if (!done(m, status))
+    if (!api_done(m, status))
         return;
     if (!m->faulty)
         api_check(m); /* nothing has changed */
@@ -431,7 +421,7 @@ static rvl_resuming *begin_wake(api_model *m, const step *now, const tag_set *ta
     rvl_status status = start(m->context, tags->numbers, tags->count, &options, &resuming);
     require((status == RVL_OK) == (resuming != NULL));
     require(!meets_prepared(m, tags) || status != RVL_OK);
-    if (!done(m, status))
+    if (!api_done(m, status))
         return NULL;
     require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
     return resuming;
@@ -440,7 +430,7 @@ static rvl_resuming *begin_wake(api_model *m, const step *now, const tag_set *ta
 /* slots: a bit for each that it resumes. */
 static void finish_wake(api_model *m, rvl_resuming *resuming, unsigned slots, bool drops)
 {
-    bool whole = done(m, rvl_resume_finish(resuming));
+    bool whole = api_done(m, rvl_resume_finish(resuming));
     for (int i = 0; i < API_SLOTS; i++) {
         if (!(slots >> i & 1))
             continue;
@@ -460,7 +450,7 @@ static void call_wake(api_model *m, const step *now)
         return;
     require(rvl_resume_start_commit(resuming) == RVL_ERR_STATE);
     if (first != 0)
-        (void)done(
+        (void)api_done(
             m, rvl_allocation_wait(m->context, first, now->argument & 2 ? RVL_WAIT_FOREVER : 0));
     unsigned slots = 0;
     for (int i = 0; i < API_SLOTS; i++)
@@ -492,7 +482,7 @@ static void end_wake(api_model *m, bool commits)
         m->slots[i].moving = false;
     }
     if (!commits) {
-        require(done(m, rvl_resume_start_abort(prepared.resuming)) || m->faulty);
+        require(api_done(m, rvl_resume_start_abort(prepared.resuming)) || m->faulty);
         return;
     }
     require(rvl_resume_start_commit(prepared.resuming) == RVL_OK);
@@ -517,13 +507,13 @@ static bool add_blocks(api_model *m, const api_slot *s, rvl_import *import)
     uint64_t bytes[BLOCKS_MAX];
     rvl_status status =
         rvl_allocation_export(m->context, s->addr, &options, fds, bytes, BLOCKS_MAX, &facts);
-    if (!done(m, status))
+    if (!api_done(m, status))
         return false;
     require(facts.size_bytes == s->size && facts.file_count == facts.block_count);
     status = rvl_import_add(import, fds, bytes, facts.file_count);
     while (facts.file_count > 0)
         close(fds[--facts.file_count]);
-    return done(m, status);
+    return api_done(m, status);
 }
 
 static void call_import(api_model *m, const step *now)
@@ -537,9 +527,9 @@ static void call_import(api_model *m, const step *now)
         return;
     options.device = from->device;
     m->ever_imported = true;
-    if (!done(m, rvl_import_begin(m->context, from->size, &options, &import)))
+    if (!api_done(m, rvl_import_begin(m->context, from->size, &options, &import)))
         return;
-    if (!add_blocks(m, from, import) || !done(m, rvl_import_finish(import, &addr)))
+    if (!add_blocks(m, from, import) || !api_done(m, rvl_import_finish(import, &addr)))
         rvl_import_cancel(import);
     else
         *to = (api_import){addr, from->size, RVL_STATE_ACTIVE};
@@ -569,7 +559,7 @@ static void call_move_import(api_model *m, const step *now)
         if (status == RVL_OK)
             *import = (api_import){0};
     }
-    (void)done(m, status);
+    (void)api_done(m, status);
     rvl_allocation found = {.struct_size = sizeof found};
     if (status != RVL_OK && m->faulty && import->addr != 0 &&
         rvl_allocation_find(m->context, import->addr, &found) == RVL_OK &&
@@ -594,7 +584,7 @@ static void call_external(api_model *m, const step *now)
 {
     int device = (int)(now->who % m->devices);
     uint64_t bytes = now->argument % 80 * m->granule;
-    if (done(m, rvl_external_set(m->context, device, CAUSE, bytes)))
+    if (api_done(m, rvl_external_set(m->context, device, CAUSE, bytes)))
         m->external[device] = bytes;
 }
 
@@ -695,7 +685,7 @@ static void read_trace(void)
 static void call_record(api_model *m)
 {
     if (!m->recording) {
-        m->recording = done(m, rvl_record_start(m->context, api_trace_path()));
+        m->recording = api_done(m, rvl_record_start(m->context, api_trace_path()));
         return;
     }
     require(rvl_record_start(m->context, api_trace_path()) == RVL_ERR_STATE);
@@ -715,13 +705,13 @@ static void call_backup(api_model *m, const step *now)
     int fd = -1;
     offset = offset < s->size ? offset : 0;
     bool content = s->addr != 0 && s->known && s->state == RVL_STATE_PAUSED && !s->moving;
-    if (done(m, rvl_backup_find(m->context, s->addr + offset, &host, &size))) {
+    if (api_done(m, rvl_backup_find(m->context, s->addr + offset, &host, &size))) {
         require(s->backup == RVL_BACKUP_HOST && size > 0 && size <= s->size - offset);
         require(!content || ((const uint8_t *)host)[size - 1] == s->content);
     } else {
         require(!content || s->backup != RVL_BACKUP_HOST || m->store != NULL); /* or on disk */
     }
-    if (done(m, rvl_backup_find_file(m->context, s->addr, &fd, &at, &size)))
+    if (api_done(m, rvl_backup_find_file(m->context, s->addr, &fd, &at, &size)))
         require((s->backup == RVL_BACKUP_DISK || m->store != NULL) && size >= s->size && fd >= 0);
     else
         require(!content || s->backup != RVL_BACKUP_DISK);
@@ -730,7 +720,7 @@ static void call_backup(api_model *m, const step *now)
 static void call_retain(api_model *m, const step *now)
 {
     rvl_tag tag = m->tags[now->who % API_TAGS];
-    (void)done(m, rvl_tag_set_retain_backups(m->context, tag, now->argument & 1));
+    (void)api_done(m, rvl_tag_set_retain_backups(m->context, tag, now->argument & 1));
 }
 
 /* ---- What no state allows ---- */
@@ -782,7 +772,24 @@ static void call_wrong(api_model *m, const step *now)
         status = rvl_import_pause(context, 12345);
     }
     require(status != RVL_OK && addr == 0 && none == 77);
-    (void)done(m, status);
+    (void)api_done(m, status);
+}
+
+/* ---- Sleep ---- */
+
+/* A fault for good, of all calls, could lose the process: then there is nothing more to ask. */
+static void call_sleep(api_model *m, const step *now)
+{
+    bool of_all_calls = now->fault / 32 == 0;
+    if (of_all_calls && (now->fault & 16)) {
+        m->faulty = false;
+        fault_set(m->fault, &(fault_plan){0});
+    }
+    api_sleep(m, &(api_nap){.discard = now->argument & 1,
+                            .is_forbidden = now->argument & 2,
+                            .stays_paused = now->how & 1,
+                            .wakes_with_faults = (now->how & 2) && !of_all_calls,
+                            .without_room = now->how & 4});
 }
 
 /* ---- Steps ---- */
@@ -873,6 +880,9 @@ static void make_step(api_model *m, const step *now)
         break;
     case VERB_PREPARE_WAKE:
         call_prepare_wake(m, now);
+        break;
+    case VERB_SLEEP:
+        call_sleep(m, now);
         break;
     default:
         require(rvl_private_let_pass(m->context, now->argument * UINT64_C(1000000)) == RVL_OK);
