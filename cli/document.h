@@ -86,6 +86,9 @@ typedef struct replay_more {
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
                 const replay_view *view, const replay_more *more);
 
+/* Whether all devices fit, within all budgets. */
+bool replay_fits(const rvl_replay *replay);
+
 /* ---- document.c ---- */
 
 /* One that is a text, and ends in a line break. text NULL: no memory. */

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille model: writes the trace of one step from a model's config.json. */
+/* reveille model: what one step asks of a GPU, from a model's config.json, and its trace. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "document.h"
 #include "options.h"
 #include "output.h"
 #include "model_set.h"
 #include "progress.h"
 #include "reveille/model.h"
+#include "verdict.h"
 
 typedef struct arguments {
     rvl_model_options options;
     rvl_model_given *given; /* room for one a word of the command line */
     const char **notes;     /* the same */
     const char *config;
-    const char *output;
+    const char *output; /* NULL: the answer is printed, and no trace kept */
+    option_headroom headroom;
 } arguments;
 
 static int set_setting(const command_spec *command, const option_spec *option, char *value,
@@ -47,12 +50,14 @@ static int set_name(const command_spec *command, const option_spec *option, char
 
 const command_spec model_spec = {
     .name = "model",
-    .summary = "write the trace of a step from a model's config.json",
-    .usage = "[OPTION]... CONFIG.json -o TRACE",
+    .summary = "predict the memory peaks of a step from a model's config.json",
+    .usage = "[OPTION]... CONFIG.json [-o TRACE]",
     .description =
         "Works out what one step of reinforcement learning asks of a GPU that a trainer and an "
-        "inference engine share, from a model's Hugging Face config.json, writes it as a trace, "
-        "and prints its terms. docs/model.md in the sources has the formulas.\n\n"
+        "inference engine share, from a model's Hugging Face config.json, and prints its terms, "
+        "the "
+        "peak of each stage and whether it fits. With `-o` it writes the step as a trace instead "
+        "of replaying it. docs/model.md in the sources has the formulas.\n\n"
         "A setting that cannot change the trace, given the others, is refused.",
     .options =
         (const option_spec[]){
@@ -60,10 +65,12 @@ const command_spec model_spec = {
              .letter = 'o',
              .name = "output",
              .value = "TRACE",
-             .help = "where the trace goes (needed)",
+             .help = "where the trace goes, for `replay`, `report`, `plan` and `check`",
+             .usual = "none is kept, and the answer is printed",
              .files = "rvt rvt.zst",
              .field = FIELD(output)},
             OPTION_OF_DEVICE(FIELD(options.device), "h200"),
+            OPTION_OF_HEADROOM(FIELD(headroom)),
             MODEL_SETTING_MAP(AS_GROUP, AS_SETTING, AS_SWITCH){
                 .kind = OPTION_CALL,
                 .name = "given",
@@ -92,14 +99,15 @@ const command_spec model_spec = {
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"0", "written"},
+    .exits = (const text_entry[]){{"0", "written, or everything fits"},
+                                  {"3", "a stage does not fit"},
                                   {"2", "bad usage, a bad config, or a TRACE that cannot be made"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
-             "A step of eight GPUs, with an engine of four; then `reveille replay step.rvt`."},
+            {"reveille model config.json --tp 4 --train fsdp:8",
+             "Whether a step of eight GPUs fits, with an engine of four."},
             {"reveille model config.json -o step.rvt --device h100-80g --given cuda_graph=2.5GiB",
              "With a size that was measured in place of a formula's."},
             {NULL, NULL}},
@@ -170,8 +178,9 @@ static int check(const arguments *parsed, const option_line *line, int words)
     const option_spec *option;
     if (words != 1)
         return options_refuse(&model_spec, "model: name one config.json");
-    if (parsed->output == NULL)
-        return options_refuse(&model_spec, "model: say where the trace goes with -o TRACE");
+    if (parsed->output != NULL && parsed->headroom.text != NULL)
+        return options_refuse(&model_spec, "--headroom: only without -o: a trace has none, and "
+                                           "`reveille replay` takes it");
     for (size_t i = 0; (option = options_at(&model_spec, i)) != NULL; i++) {
         if (!line->given[i])
             continue;
@@ -179,7 +188,7 @@ static int check(const arguments *parsed, const option_line *line, int words)
         if (why != NULL)
             return options_refuse(&model_spec, "--%s %s", option->name, why);
     }
-    return options_check_trace(&model_spec, parsed->output, "rvt zst");
+    return parsed->output == NULL ? 0 : options_check_trace(&model_spec, parsed->output, "rvt zst");
 }
 
 /* ---- Running ---- */
@@ -206,8 +215,10 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
         table_free(rows);
         return false;
     }
-    say("%s: %s, %" PRIu64 " parameters; %s", output, rvl_model_type(model),
-        rvl_model_parameter_count(model), format_count(event_count, "event", "events", text));
+    if (output != NULL)
+        say("%s: ", output);
+    say("%s, %" PRIu64 " parameters; %s", rvl_model_type(model), rvl_model_parameter_count(model),
+        format_count(event_count, "event", "events", text));
     if (rvl_model_step_token_count(step) > 0)
         printf("; the KV cache holds %s",
                format_count(rvl_model_step_token_count(step), "token", "tokens", text));
@@ -248,12 +259,32 @@ static int write_step(const arguments *parsed, const rvl_model *model, const rvl
     return code;
 }
 
+/* The answer, without a trace. */
+static int show_step(const arguments *parsed, const rvl_model *model, const rvl_model_step *step)
+{
+    rvl_replay_options options = {.struct_size = sizeof options};
+    const rvl_trace_progress progress = {.struct_size = sizeof progress};
+    const replay_view view = {.each_stage = false};
+    rvl_replay *replay = NULL;
+    verdict_ask(&parsed->headroom, &options);
+    rvl_status status = rvl_model_step_replay(step, &options, &replay);
+    if (status != RVL_OK)
+        return explain_replay(status);
+    int code = print_step(model, step, NULL) ? 0 : complain(EXIT_INTERNAL, "out of host memory");
+    if (code == 0)
+        code = replay_show(replay, &progress, &view, NULL);
+    if (code == 0)
+        code = replay_fits(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    rvl_replay_close(replay);
+    return code;
+}
+
 static int run(const arguments *parsed)
 {
     rvl_model *model;
     rvl_model_step *step;
     const output_name written = {"-o", parsed->output};
-    if (outputs_check_input(&written, 1, parsed->config) != 0)
+    if (parsed->output != NULL && outputs_check_input(&written, 1, parsed->config) != 0)
         return EXIT_BAD_INPUT;
     rvl_status status = rvl_model_open(parsed->config, &model);
     if (status != RVL_OK)
@@ -267,7 +298,8 @@ static int run(const arguments *parsed)
     if (status != RVL_OK) {
         code = model_explain(status, parsed->config);
     } else {
-        code = write_step(parsed, model, step);
+        code = parsed->output != NULL ? write_step(parsed, model, step)
+                                      : show_step(parsed, model, step);
         rvl_model_step_close(step);
     }
     rvl_model_close(model);

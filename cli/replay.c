@@ -237,7 +237,7 @@ int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
     return status == 0 ? document_write(&view->markdown, markdown_replay, replay) : status;
 }
 
-static bool all_is_well(const rvl_replay *replay)
+bool replay_fits(const rvl_replay *replay)
 {
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
@@ -262,7 +262,7 @@ static int run(arguments *parsed)
         return explain_replay(status);
     int shown = replay_show(replay, &progress, &parsed->view, NULL);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
-    int code = all_is_well(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    int code = replay_fits(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
     return shown != 0 ? shown : code;
 }

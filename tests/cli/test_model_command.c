@@ -85,15 +85,36 @@ static void trains_by_megatron(void **state)
     remove_file("x.rvt");
 }
 
+/* Without a trace the answer is that of a replay of the trace. */
+static void answers_without_a_trace(void **state)
+{
+    (void)state;
+    static char table[ANSWER_BYTES];
+    assert_int_equal(run_command("model -o x.rvt " CONFIGS "llama-3.2-1b.json"), 0);
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    memcpy(table, answer.out, sizeof table);
+    remove_file("x.rvt");
+    assert_int_equal(run_command("model " CONFIGS "llama-3.2-1b.json"), 0);
+    assert_int_equal(strncmp(answer.out, "llama, 1235814400 parameters; ", 30), 0);
+    check_printed("\n  kv_cache         123.1 GiB  132137353216           32\n");
+    assert_string_equal(strstr(answer.out, "device 0: "), table);
+    assert_int_equal(run_command("model --headroom 8% " CONFIGS "llama-3.2-1b.json"), 0);
+    check_printed("\ntight: 10.1 GiB to spare on device 0, less than the headroom of 11.2 GiB\n");
+    assert_int_equal(run_command("model --device 100GiB --train fsdp:8 --strategy v0 " CONFIGS
+                                 "llama-3.2-1b.json"),
+                     3);
+    check_printed("\nout of memory: trainer/cached asked for 64.0 MiB of device 0 with ");
+}
+
 static void helps(void **state)
 {
     (void)state;
     assert_int_equal(run_command("model --help"), 0);
-    check_printed("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n");
+    check_printed("usage: reveille model [OPTION]... CONFIG.json [-o TRACE]\n");
     assert_int_equal(run_command("help model"), 0);
     check_printed("--optimizer NAME     what the trainer steps with: adamw");
     assert_int_equal(run_command("--help"), 0);
-    check_printed("  model       write the trace of a step from a model's config.json\n");
+    check_printed("  model       predict the memory peaks of a step from a model's config.json\n");
 }
 
 static void bad_usage_is_named(void **state)
@@ -105,7 +126,7 @@ static void bad_usage_is_named(void **state)
     } cases[] = {
         {"", "model: name one config.json"},
         {"a b -o x.rvt", "model: name one config.json"},
-        {"a", "model: say where the trace goes with -o TRACE"},
+        {"--headroom 2% a -o x.rvt", "--headroom: only without -o"},
         {"a -o", "option -o needs a value"},
         {"a --tp", "option --tp needs a value"},
         {"a --what", "unknown option --what"},
@@ -310,6 +331,7 @@ int main(void)
         cmocka_unit_test(prints_its_terms_and_writes_a_trace),
         cmocka_unit_test(takes_every_option),
         cmocka_unit_test(trains_by_megatron),
+        cmocka_unit_test(answers_without_a_trace),
         cmocka_unit_test(helps),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_names_file_key_and_remedy),
