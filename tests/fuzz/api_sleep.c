@@ -25,8 +25,8 @@ static void pause_slot(api_slot *s, bool discard)
 static void find_active(const api_model *m, bool active[API_SLOTS])
 {
     for (int i = 0; i < API_SLOTS; i++)
-        active[i] = m->slots[i].addr != 0 && !m->slots[i].moving &&
-                    m->slots[i].state == RVL_STATE_ACTIVE;
+        active[i] =
+            m->slots[i].addr != 0 && !m->slots[i].moving && m->slots[i].state == RVL_STATE_ACTIVE;
 }
 
 /* A sleep or a wake has failed: each allocation is as before, or paused, and has its backup. */
