@@ -187,6 +187,22 @@ def refused(checks: Checks) -> None:
     checks.run("managed memory is refused, and no harm done", managed)
 
 
+def partly_paused(checks: Checks) -> None:
+    def go() -> None:
+        with reveille.Context("cuda") as gpu:
+            used = gpu.alloc(64 * MIB, "weights", backup="host")
+            unused = gpu.alloc(64 * MIB, "weights", backup="host", paused=True)
+            for _ in range(2):
+                reveille.sleep()
+                reveille.wake()
+                states = [gpu.allocation(each).state for each in (used, unused)]
+                assert states == ["active", "paused"], states
+            gpu.resume("weights")
+            assert gpu.allocation(unused).state == "active"
+
+    checks.run("what was paused of a tag before stays paused", go)
+
+
 # ---- Times ----
 
 
@@ -267,6 +283,7 @@ def main() -> None:
         checks.run(f"{gib} GiB in parts", lambda gib=gib: parts(gib, 3))
     if len(sizes) > 1:
         checks.run(f"the driver alone, {sizes[1]} GiB", lambda: alone(sizes[1]))
+    partly_paused(checks)
     refused(checks)
     CARD.end()
     checks.end()
