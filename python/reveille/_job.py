@@ -18,16 +18,19 @@ import functools
 import itertools
 import json
 import math
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Protocol, Union
 
 from . import _c
 from ._handle import Ended
 from ._results import Forecast
+from ._scope import scope
 from ._sizes import whole
 from ._unique import Unique
-from .errors import InvalidArgument, JobAborted, ReveilleError, TimedOut, check
+from .errors import Busy, InvalidArgument, JobAborted, ReveilleError, TimedOut, check
 
 GROUP_TIMEOUT_S = 60.0
 FIRST_WAIT_S = 0.0005
@@ -182,8 +185,14 @@ class Job(Unique):
         """Prepares, and commits if all ranks have prepared; else aborts, and raises JobAborted.
 
         together: what no rank may begin before all have prepared, since each waits for the others
-        in it. Then all vote a second time.
+        in it. Then all vote a second time. Calls of several threads take turns.
         """
+        with _rounds_of(self).take_turn(what, timeout):
+            self._move(what, prepare, timeout, together)
+
+    def _move(
+        self, what: str, prepare: Prepare, timeout: float, together: Together | None
+    ) -> None:
         prepared: list[Move] = []
         cause: Exception | None = None
         agreed = True
@@ -212,6 +221,10 @@ class Job(Unique):
 
     def forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
         """The forecasts of all ranks, in their order."""
+        with _rounds_of(self).take_turn(what, timeout):
+            return self._forecast(what, own, timeout)
+
+    def _forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
         meeting = self._begin(what, timeout)
         try:
             refusal, text = meeting.join(), ""
@@ -282,26 +295,68 @@ def job_of(group: Group) -> Job:
 
 # ---- One round ----
 
-# By store, job and rank: the last round, and how many after it the store may have counted or not.
-_LAST_ROUND: dict[tuple[int, str, int], int] = {}
-_UNSURE: dict[tuple[int, str, int], int] = {}
+class _Rounds:
+    """Of one rank of a job, in this process: what its store has counted, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.unsure = 0  # rounds after it that the store may have counted or not
+        self.turn = threading.Lock()
+        self.thread: int | None = None  # that has its turn
+
+    @scope
+    def take_turn(self, what: str, timeout: float) -> Iterator[None]:
+        """One call after the other: the keys of a rank's rounds are in one order."""
+        if self.thread == threading.get_ident():
+            raise Busy(f"{what} within a move of the same group, as in a callback: call it after")
+        taken = False
+        try:
+            taken = self.turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+            if not taken:
+                raise Busy(f"{what}: another thread's call of the same group went on for {timeout:g} s")
+            self.thread = threading.get_ident()
+            yield
+        finally:
+            if taken:
+                self.thread = None
+                self.turn.release()
+
+
+# By the store's id, job and rank. A store that is gone may leave its id to another.
+_ROUNDS: dict[tuple[int, str, int], tuple[Callable[[], Any], _Rounds]] = {}
+_ROUNDS_LOCK = threading.Lock()
+
+
+def _reference(store: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(store)
+    except TypeError:  # then it is kept
+        return lambda: store
+
+
+def _rounds_of(job: Job) -> _Rounds:
+    key = (id(job.store), job.name, job.rank)
+    with _ROUNDS_LOCK:
+        for gone in [each for each, (store, _rounds) in _ROUNDS.items() if store() is None]:
+            del _ROUNDS[gone]
+        if key not in _ROUNDS:
+            _ROUNDS[key] = (_reference(job.store), _Rounds())
+        return _ROUNDS[key][1]
 
 
 def _next_round(job: Job) -> int:
-    """Its number, which the store counts, so that it outlives this process.
+    """Its number, which the store counts, so that it outlives this process. In this thread's turn.
 
     If the store fails, it may have counted all the same. The others have that round behind them, so
     this rank must have, too: the next call looks, and makes up for it.
     """
-    key, who = f"{job.name}/rounds/{job.rank}", (id(job.store), job.name, job.rank)
-    unsure = _UNSURE.get(who, 0)
-    _UNSURE[who] = unsure + 1
-    missed = _LAST_ROUND.get(who, 0) + unsure - job.store.add(key, 0) if unsure else 0
-    number = int(job.store.add(key, 1 + missed))
-    del _UNSURE[who]
-    _LAST_ROUND[who] = number
-    return number
-
+    key, rounds = f"{job.name}/rounds/{job.rank}", _rounds_of(job)
+    unsure = rounds.unsure
+    rounds.unsure = unsure + 1
+    missed = rounds.last + unsure - job.store.add(key, 0) if unsure else 0
+    rounds.last = int(job.store.add(key, 1 + missed))
+    rounds.unsure = 0
+    return rounds.last
 
 
 class _Refusal(NamedTuple):

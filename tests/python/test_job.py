@@ -2,11 +2,12 @@
 """All ranks move, or none: each rank fails, dies and is late in turn."""
 
 import signal
+import threading
 import time
 
 import pytest
 import reveille
-from job import MIB, Member, Ranks, facts_of
+from job import MIB, FileStore, Member, Ranks, facts_of
 
 PAUSED, ACTIVE = ["paused", "paused"], ["active", "active"]
 
@@ -306,6 +307,81 @@ def test_a_round_that_the_store_does_not_count(tmp_path, counted):
     for rank, (seen, _states) in enumerate(answers):
         why = "its store failed: OSError: the" if rank == 1 else "did not answer within 5 s"
         assert all(each[1] == 1 and why in each[2] for each in seen), seen
+
+
+def test_calls_of_several_threads_take_turns(tmp_path):
+    """Two at once were counted as one, and this rank was rounds apart from the others for ever."""
+
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        usual, inside = store.add, []
+
+        def add(key, amount):
+            if "/rounds/" in key:
+                inside.append(threading.get_ident())
+                time.sleep(0.01)
+                assert inside == [threading.get_ident()]
+                inside.clear()
+            return usual(key, amount)
+
+        store.add = add
+        seen = []
+
+        def move():
+            try:
+                for _ in range(5):
+                    member.context.pause("weights", group=member.job)
+                    seen.append("paused")
+            except Exception as error:
+                seen.append(repr(error))
+
+        threads = [threading.Thread(target=move) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        member.context.resume(group=member.job)
+        return [seen, member.states()]
+
+    answers, _ranks = run(tmp_path, 2, body, real_time=True)
+    assert answers == [[["paused"] * 20, ACTIVE]] * 2
+
+
+def test_a_call_within_a_call_is_refused(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 1)
+        job = member.job
+        causes = []
+
+        def again(_tag):
+            try:
+                member.context.fits(group=job)
+            except reveille.Busy as error:
+                causes.append(str(error))
+
+        member.context.tag("asked", before_unmap=again)
+        member.context.alloc(MIB, "asked")
+        member.context.pause("asked", group=job)
+        return causes
+
+    answers, _ranks = run(tmp_path, 1, body)
+    assert len(answers[0]) == 1 and "within a move of the same group" in answers[0][0]
+
+
+def test_what_was_counted_belongs_to_the_store(tmp_path):
+    """A new store at the address of one that is gone inherited its rounds."""
+    folder, numbers = tmp_path / "job", []
+    folder.mkdir()
+    addresses = set()
+    for number in range(50):
+        store = FileStore(folder)
+        addresses.add(id(store))
+        rounds = reveille._job._rounds_of(reveille.Job(store, 0, 1))
+        numbers.append(rounds.last)
+        rounds.last = number + 1
+        del store, rounds
+    assert numbers == [0] * 50 and len(addresses) < 50
+    assert len(reveille._job._ROUNDS) <= 2
 
 
 def test_ctrl_c_while_the_others_are_awaited(tmp_path):
