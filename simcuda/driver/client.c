@@ -173,6 +173,28 @@ static void read_rank(rvli_wire_request *hello)
     hello->ranks = 1;
 }
 
+/* Whether the machine was started in this process's network namespace, as far as can be known. */
+static bool is_near(const char *name)
+{
+    size_t length = strlen(name);
+    uint32_t own = rvli_wire_network();
+    uint32_t there = length > RVLI_WIRE_NETWORK_DIGITS
+                         ? (uint32_t)strtoul(name + length - RVLI_WIRE_NETWORK_DIGITS, NULL, 16)
+                         : 0;
+    return own == 0 || there == 0 || own == there;
+}
+
+static void lose_unreached(const char *name)
+{
+    if (name == NULL)
+        lose(RVLI_WIRE_VARIABLE " is not set", UNDER);
+    else if (is_near(name))
+        lose("the machine is gone", UNDER);
+    else
+        lose("`reveille run` was started in another network namespace than this program's",
+             "start both in one: without `unshare --net`, in containers with the same --network");
+}
+
 static rvl_status open_locked(void)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
@@ -183,7 +205,7 @@ static rvl_status open_locked(void)
         return RVL_ERR_NO_DRIVER;
     const char *name = getenv(RVLI_WIRE_VARIABLE);
     if (name == NULL || !connect_to(name)) {
-        lose(name == NULL ? RVLI_WIRE_VARIABLE " is not set" : "the machine is gone", UNDER);
+        lose_unreached(name);
         return RVL_ERR_NO_DRIVER;
     }
     if (!is_own()) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ static bool make_name(char name[RVLI_WIRE_NAME_BYTES])
     int length = snprintf(name, RVLI_WIRE_NAME_BYTES, "%s", RVLI_WIRE_PREFIX);
     for (size_t i = 0; i < sizeof random; i++)
         length += snprintf(name + length, 3, "%02x", random[i]);
+    snprintf(name + length, RVLI_WIRE_NAME_BYTES - (size_t)length, "-%0*" PRIx32,
+             RVLI_WIRE_NETWORK_DIGITS, rvli_wire_network());
     return true;
 }
 

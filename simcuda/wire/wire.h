@@ -18,10 +18,14 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define RVLI_WIRE_VERSION 7u
 
-/* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
+/*
+ * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
+ * network namespace, since from another one the socket looks as if nobody had opened it.
+ */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
 #define RVLI_WIRE_PREFIX "reveille-machine-"
 #define RVLI_WIRE_NAME_BYTES 64
@@ -34,6 +38,15 @@
 #define RVLI_WIRE_KEEP_USUAL ((size_t)1 << 20)
 
 #define RVLI_WIRE_TEXT_BYTES 256 /* names of stages and programs, with their NUL */
+
+#define RVLI_WIRE_NETWORK_DIGITS 8
+
+/* Of the namespace that this process is in; 0: not known. */
+static inline uint32_t rvli_wire_network(void)
+{
+    struct stat found;
+    return stat("/proc/self/ns/net", &found) == 0 ? (uint32_t)found.st_ino : 0;
+}
 
 typedef enum rvli_wire_kind {
     RVLI_WIRE_HELLO = 1,    /* bytes: the version; text: the program; with ranks 1,

@@ -802,6 +802,25 @@ static void without_a_machine(void **state)
     check_printed("-100\n"); /* cudaErrorNoDevice */
 }
 
+static void from_another_network(void **state)
+{
+    (void)state;
+    if (run_shell("unshare --net true 2>/dev/null") != 0) {
+        print_message("SKIP: no network namespace can be made here\n");
+        skip();
+    }
+    assert_int_equal(
+        run_shell(COMMAND_WORD " run --no-gpu-ok -- unshare --net " PROGRAM " memory 2>&1"), 0);
+    check_printed("`reveille run` was started in another network namespace than this program's: no "
+                  "simulated GPU can be used: start both in one: without `unshare --net`");
+    check_printed("-100\n"); /* cudaErrorNoDevice */
+    assert_int_equal(
+        run_shell("REVEILLE_MACHINE=reveille-machine-00000000 LD_LIBRARY_PATH=$(dirname "
+                  "'" RVL_COMMAND_PATH "')/../simcuda " PROGRAM " memory 2>&1"),
+        0);
+    check_printed("the machine is gone: no simulated GPU can be used: run the program under");
+}
+
 /* ---- The trace ---- */
 
 static void the_trace_replays_to_the_same_peak(void **state)
@@ -869,6 +888,7 @@ int main(void)
         cmocka_unit_test(multicast_is_refused_once),
         cmocka_unit_test(a_pool_may_be_larger_on_a_card),
         cmocka_unit_test(without_a_machine),
+        cmocka_unit_test(from_another_network),
         cmocka_unit_test(the_trace_replays_to_the_same_peak),
         cmocka_unit_test(ranges_are_stages),
     };
