@@ -22,6 +22,8 @@ struct rvli_deposit {
     uint32_t from, to; /* RVLI_WIRE_ALL: of all ranks */
     uint32_t count;    /* a part for each rank; else the sender's and the receiver's */
     uint32_t open;     /* parts that are not done */
+    uint32_t first;    /* the rank that came first, with its call */
+    char *call;        /* NULL: nobody has said one */
     part parts[];
 };
 
@@ -73,6 +75,7 @@ static void drop(rvli_machine *machine, rvli_deposits *all, rvli_deposit *gone)
     for (uint32_t i = 0; i < gone->count; i++)
         if (gone->parts[i].bytes > 0)
             rvli_shared_give_place(machine->shared, gone->parts[i].place, gone->parts[i].bytes);
+    free(gone->call);
     free(gone);
 }
 
@@ -197,8 +200,23 @@ rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
     return RVL_OK;
 }
 
+/* All ranks of an operation make the same call. */
+static void compare_calls(rvli_deposit *of, const rvli_wire_request *request,
+                          rvli_wire_answer *answer)
+{
+    if (request->text[0] == '\0')
+        return;
+    if (of->call == NULL) {
+        of->call = strndup(request->text, sizeof request->text - 1);
+        of->first = request->rank;
+    } else if (strncmp(of->call, request->text, sizeof request->text - 1) != 0) {
+        snprintf(answer->text, sizeof answer->text, "%s", of->call);
+        answer->count = of->first;
+    }
+}
+
 rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
-                              const rvli_wire_request *request)
+                              const rvli_wire_request *request, rvli_wire_answer *answer)
 {
     rvli_meeting *meeting = meeting_of(machine, client, request);
     if (meeting == NULL)
@@ -220,6 +238,7 @@ rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
         return own == NULL ? RVL_ERR_INVALID : RVL_ERR_STATE;
     own->client = client;
     own->came = true;
+    compare_calls(of, request, answer);
     if (!gets)
         finish(of, own);
     if (of->open == 0)

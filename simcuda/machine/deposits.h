@@ -42,9 +42,10 @@ void rvli_meeting_drop_if_empty(rvli_machine *machine, rvli_meeting *meeting);
 rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
                                const rvli_wire_request *request, uint64_t *place_out);
 
-/* A rank takes part from now on, and what it has brought can be taken. As rvli_deposits_bring(). */
+/* A rank takes part from now on, and what it has brought can be taken. The answer names the first
+ * rank's call if that is another. As rvli_deposits_bring(). */
 rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
-                              const rvli_wire_request *request);
+                              const rvli_wire_request *request, rvli_wire_answer *answer);
 
 /* What a rank has brought. RVL_ERR_BUSY: it has not come; RVL_ERR_STATE: and never will. */
 rvl_status rvli_deposits_take(rvli_machine *machine, rvli_client *client,

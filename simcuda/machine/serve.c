@@ -259,7 +259,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_BRING:
         return rvli_deposits_bring(machine, client, request, &answer->place);
     case RVLI_WIRE_COME:
-        return rvli_deposits_come(machine, client, request);
+        return rvli_deposits_come(machine, client, request, answer);
     case RVLI_WIRE_TAKE:
         return rvli_deposits_take(machine, client, request, answer);
     case RVLI_WIRE_DONE:

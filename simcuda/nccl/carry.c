@@ -414,6 +414,54 @@ static void give(const rvli_carried *call, rvli_wire_request request)
     write_known(call, &place);
 }
 
+/* ---- Whether all make the same call ---- */
+
+/* As ranks compare it: "ncclAllReduce of 4096 bytes of float32, sum". Of a pair, which counts its
+ * own sends and receives, "". */
+static void describe(const rvli_carried *call, char text[RVLI_WIRE_TEXT_BYTES])
+{
+    static const char *const types[] = {"int8",    "uint8",    "int32",       "uint32",
+                                        "int64",   "uint64",   "float16",     "float32",
+                                        "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+    static const char *const operations[] = {"sum", "product", "max", "min", "average"};
+    _Static_assert(sizeof types / sizeof *types == RVLI_NCCL_TYPES, "a name for each type");
+    text[0] = '\0';
+    if (call->peer >= 0)
+        return;
+    int length = snprintf(text, RVLI_WIRE_TEXT_BYTES, "%s of %zu bytes", call->name, call->bytes);
+    if (call->reduces)
+        length += snprintf(
+            text + length, RVLI_WIRE_TEXT_BYTES - (size_t)length, " of %s, %s", types[call->type],
+            call->operation < RVLI_NCCL_OPERATIONS ? operations[call->operation] : "multiplied");
+}
+
+/* Once for a communicator: where ranks differ, all that follows differs, too. */
+static void tell_difference(const rvli_carried *call, const char *own,
+                            const rvli_wire_answer *answer)
+{
+    static _Atomic uint64_t told;
+    if (answer->text[0] != '\0' &&
+        atomic_exchange(&told, call->comm->meeting) != call->comm->meeting)
+        fprintf(stderr,
+                "reveille: NCCL: rank %d of %d calls %s, and rank %" PRIu32 " calls %s: all ranks "
+                "must make the same call. On cards this hangs, or brings wrong values\n",
+                call->comm->rank, call->comm->ranks, own, answer->count, answer->text);
+}
+
+/* Takes part, with what it has brought. */
+static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, bool reads)
+{
+    rvli_wire_answer answer = {0};
+    rvli_wire_request request = *key;
+    request.kind = RVLI_WIRE_COME;
+    request.bytes = reads ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
+    describe(call, request.text);
+    rvl_status status = take_part_in(call, &request, &answer);
+    if (status == RVL_OK)
+        tell_difference(call, request.text, &answer);
+    return status;
+}
+
 /* ---- The operation ---- */
 
 /* Sends and receives of a pair are counted apart: others need not know of them. */
@@ -467,30 +515,24 @@ static void promise(const rvli_carried *call, const rvli_wire_request *key)
 /* What is too large to be carried is unknown, but ranks wait for each other all the same. */
 static void come_with_nothing(const rvli_carried *call)
 {
-    rvli_wire_answer answer;
-    rvli_wire_request key = next_key(call->comm, call), come = key;
+    rvli_wire_request key = next_key(call->comm, call), taken = key;
     bool receives = call->peer >= 0 && call->way == RVLI_CARRY_ONE;
-    come.kind = RVLI_WIRE_COME;
-    come.bytes = receives ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
-    if (take_part_in(call, &come, &answer) != RVL_OK)
+    if (come(call, &key, receives) != RVL_OK)
         return;
     owe(call, &key);
-    come.kind = RVLI_WIRE_TAKEN;
+    taken.kind = RVLI_WIRE_TAKEN;
     if (receives)
-        rvli_client_post(&come);
+        rvli_client_post(&taken);
 }
 
 /* Without the machine's consent nothing is brought: what this rank gets is unknown. */
 static void exchange(const rvli_carried *call)
 {
-    rvli_wire_answer answer;
-    rvli_wire_request key = next_key(call->comm, call), come = key;
+    rvli_wire_request key = next_key(call->comm, call);
     bool reads = gets(call);
     if (any_known(call))
         give(call, key);
-    come.kind = RVLI_WIRE_COME;
-    come.bytes = reads ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
-    bool came = take_part_in(call, &come, &answer) == RVL_OK;
+    bool came = come(call, &key, reads) == RVL_OK;
     if (came)
         owe(call, &key);
     if (reads && came)

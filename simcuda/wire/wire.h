@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 7u
+#define RVLI_WIRE_VERSION 8u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -98,8 +98,9 @@ typedef enum rvli_wire_kind {
      * two ranks of a send and its receive.
      */
     RVLI_WIRE_BRING, /* bytes -> place: for them, in the file of RVLI_WIRE_CONTENTS; as COME */
-    RVLI_WIRE_COME,  /* bytes: rvli_wire_come. The rank takes part, and has brought what it does.
-                        RVL_ERR_BUSY: it is too far ahead of others */
+    RVLI_WIRE_COME,  /* bytes: rvli_wire_come; text: the call as ranks compare it, or "". The rank
+                        takes part, and has brought what it does. -> text: "" or what rank `count`
+                        has called instead. RVL_ERR_BUSY: it is too far ahead of others */
     RVLI_WIRE_TAKE,  /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
                         unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */

@@ -273,6 +273,43 @@ static void a_rank_that_is_late_is_named(void **state)
                     "called");
 }
 
+/* Whichever of the two ranks calls second says it, once. */
+static void check_difference(const char *of_0, const char *of_1)
+{
+    char text[2 * 8192], by_0[512], by_1[512];
+    folder_read("err", text, 8192);
+    folder_read("1", text + strlen(text), 8192);
+    snprintf(by_0, sizeof by_0, "rank 0 of 2 calls %s, and rank 1 calls %s: all ranks must", of_0,
+             of_1);
+    snprintf(by_1, sizeof by_1, "rank 1 of 2 calls %s, and rank 0 calls %s: all ranks must", of_1,
+             of_0);
+    const char *said = strstr(text, "make the same call");
+    if (strstr(text, by_0) == NULL)
+        check_contains(text, by_1);
+    assert_null(strstr(said + 1, "make the same call"));
+}
+
+static void ranks_that_differ_are_named(void **state)
+{
+    (void)state;
+    char text[8192];
+    run(2, "put i32 3 allreduce sum get 1 broadcast 1 get 1 allgather get 2 send $((1 - $1))");
+    check_rank(0, "0\n6 \n0\n3 \n0\n3 3 \n0\n");
+    folder_read("err", text, sizeof text);
+    assert_null(strstr(text, "the same call"));
+    run(2, "put $([ $1 = 1 ] && echo i32 3,4 || echo i32 3) allreduce sum allreduce sum");
+    check_difference("ncclAllReduce of 4 bytes of int32, sum",
+                     "ncclAllReduce of 8 bytes of int32, sum");
+    run(2, "put $([ $1 = 1 ] && echo i32 3 || echo f32 3) allreduce sum");
+    check_difference("ncclAllReduce of 4 bytes of float32, sum",
+                     "ncclAllReduce of 4 bytes of int32, sum");
+    run(2, "put i32 3 allreduce $([ $1 = 1 ] && echo max || echo sum)");
+    check_difference("ncclAllReduce of 4 bytes of int32, sum",
+                     "ncclAllReduce of 4 bytes of int32, max");
+    run(2, "put i32 3 $([ $1 = 1 ] && echo allgather || echo allreduce sum)");
+    check_difference("ncclAllReduce of 4 bytes of int32, sum", "ncclAllGather of 4 bytes");
+}
+
 /* ---- Waiting for streams, events and devices ---- */
 
 /* Rank 1 leaves a mark, and comes to the operation when rank 0 has waited for a while. */
@@ -418,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_ends_before),
         cmocka_unit_test(a_rank_that_does_not_come),
         cmocka_unit_test(a_rank_that_is_late_is_named),
+        cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(who_waits_for_an_operation_waits_for_all_ranks),
         cmocka_unit_test(who_need_not_wait_does_not),
         cmocka_unit_test(queries_are_not_ready_before_all_ranks_come),
