@@ -215,6 +215,17 @@ static void compare_calls(rvli_deposit *of, const rvli_wire_request *request,
     }
 }
 
+/* A rank that will never come, and one; 0: none. */
+static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
+{
+    rvli_client *holder;
+    for (uint32_t i = 0; i < of->count; i++)
+        if (!of->parts[i].came &&
+            rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT)
+            return (uint64_t)rank_of(of, i) + 1;
+    return 0;
+}
+
 rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
                               const rvli_wire_request *request, rvli_wire_answer *answer)
 {
@@ -239,6 +250,7 @@ rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
     own->client = client;
     own->came = true;
     compare_calls(of, request, answer);
+    answer->id = find_gone(meeting, of);
     if (!gets)
         finish(of, own);
     if (of->open == 0)
@@ -285,13 +297,14 @@ static bool is_awaited(const rvli_machine *machine, const rvli_meeting *meeting,
 
 /* What is forgotten is done: the rank that asks had come to it. */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
-                              uint32_t *missing_out)
+                              rvli_wire_answer *answer)
 {
     rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
     const rvli_deposit *of = meeting != NULL ? find(rvli_meeting_deposits(meeting), request) : NULL;
+    answer->id = of != NULL ? find_gone(meeting, of) : 0;
     for (uint32_t i = 0; of != NULL && i < of->count; i++) {
-        *missing_out = rank_of(of, i);
-        bool asked = request->bytes == RVLI_WIRE_ALL || request->bytes == *missing_out;
+        answer->count = rank_of(of, i);
+        bool asked = request->bytes == RVLI_WIRE_ALL || request->bytes == answer->count;
         if (asked && is_awaited(machine, meeting, of, i))
             return RVL_ERR_BUSY;
     }

@@ -55,9 +55,10 @@ void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
                          const rvli_wire_request *request);
 
 /* Whether a rank, or each (RVLI_WIRE_ALL), has come to an operation that the asking rank has come
- * to. RVL_ERR_BUSY: *missing_out is still missing. One that never will come is not waited for. */
+ * to. RVL_ERR_BUSY: rank `count` of the answer is still missing. One that never will come is not
+ * waited for, and is in its id, as in that of rvli_deposits_come(). */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
-                              uint32_t *missing_out);
+                              rvli_wire_answer *answer);
 
 /* After ranks have left a meeting; ended: with their process, or NULL. */
 void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rvli_client *ended);

@@ -263,7 +263,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_TAKE:
         return rvli_deposits_take(machine, client, request, answer);
     case RVLI_WIRE_DONE:
-        return rvli_deposits_done(machine, request, &answer->count);
+        return rvli_deposits_done(machine, request, answer);
     case RVLI_WIRE_AWAY:
         return set_away(machine, client, request->bytes != 0);
     case RVLI_WIRE_ENTER:

@@ -66,14 +66,15 @@ static bool is_to_be_told(patience *of)
 /* ---- Asking ---- */
 
 /* Once for a communicator: what is missing there is missing in all that follows, too. */
-static void tell_gone(const job *of, int giver)
+static void tell_gone(uint64_t meeting, int rank, int ranks, const char *name, int gone)
 {
     static _Atomic uint64_t told;
-    if (atomic_exchange(&told, of->key.id) != of->key.id)
+    if (atomic_exchange(&told, meeting) != meeting)
         fprintf(stderr,
-                "reveille: NCCL: rank %" PRIu32 " of %d reads what %s brings, and rank %d has left "
-                "without calling it: this is unknown\n",
-                of->key.rank, of->ranks, of->name, giver);
+                "reveille: NCCL: rank %d of %d calls %s, and rank %d has left without calling it: "
+                "what it brings is unknown here, and on cards rank %d waits until NCCL's time "
+                "limit\n",
+                rank, ranks, name, gone, rank);
 }
 
 static void tell_waits(const job *of, int giver)
@@ -116,7 +117,7 @@ static bool find_brought(const job *of, int giver, bool wait, rvli_shared_place 
     if (status == RVL_ERR_BUSY)
         tell_late(of, giver, waiting.waited_ns);
     else if (status == RVL_ERR_STATE)
-        tell_gone(of, giver);
+        tell_gone(of->key.id, (int)of->key.rank, of->ranks, of->name, giver);
     else if (status == RVL_OK && answer.count > 0)
         *place_out = (rvli_shared_place){.place = answer.place, .size_bytes = answer.total_bytes};
     return true;
@@ -195,6 +196,8 @@ static bool have_come(const rvli_owed *of, bool wait)
                     "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " waits until %s is complete, "
                     "which rank %" PRIu32 " has not called\n",
                     of->rank, of->ranks, of->name, answer.count);
+    if (status == RVL_OK && answer.id != 0)
+        tell_gone(of->meeting, (int)of->rank, (int)of->ranks, of->name, (int)answer.id - 1);
     if (status == RVL_ERR_BUSY && wait)
         fprintf(stderr,
                 "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " has waited %" PRIu64
@@ -459,6 +462,8 @@ static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, b
     rvl_status status = take_part_in(call, &request, &answer);
     if (status == RVL_OK)
         tell_difference(call, request.text, &answer);
+    if (status == RVL_OK && answer.id != 0)
+        tell_gone(key->id, call->comm->rank, call->comm->ranks, call->name, (int)answer.id - 1);
     return status;
 }
 

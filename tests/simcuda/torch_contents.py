@@ -216,7 +216,7 @@ def run_killed():
     out, err = ranks[0].communicate(timeout=120)
     check((ranks[0].returncode, out), (0, "rank 0 goes on\n"), f"rank 0, {err}")
     check(ranks[1].wait(), -signal.SIGKILL, "rank 1")
-    told = "rank 0 of 2 reads what ncclAllReduce brings, and rank 1 has left without calling it"
+    told = "rank 0 of 2 calls ncclAllReduce, and rank 1 has left without calling it"
     check(err.count(told), 1, f"who has left, in {err}")
 
 
