@@ -197,6 +197,32 @@ static bool make_step(plan_case *c, bool *no_room_out)
 
 /* ---- What a replay says ---- */
 
+/*
+ * The command of the recording did not come to its end, for a reason that no size here changes. Of
+ * what it would have done after that nothing is known. true: refused.
+ */
+static bool refuse_unfinished(plan_case *c, const rvl_replay *replay)
+{
+    char why[PLAN_WHY_BYTES - 16];
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    bool unfinished =
+        rvl_replay_get_verdict(replay, &verdict) == RVL_OK &&
+        (verdict.kind == RVL_VERDICT_FAILED || verdict.kind == RVL_VERDICT_OUT_OF_MEMORY);
+    for (size_t i = 0; unfinished && i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        unfinished = rvl_replay_get_device(replay, i, &device) == RVL_OK &&
+                     device.peak_bytes <= device.capacity_bytes;
+    }
+    if (!unfinished)
+        return false;
+    snprintf(why, sizeof why,
+             "%.160s. What the command would have needed after that is not known: plan from a run "
+             "that ended well",
+             verdict.text);
+    fail(c, PLAN_REFUSED, "", why);
+    return true;
+}
+
 /* PLAN_FITS, PLAN_TIGHT or PLAN_DOES_NOT_FIT. */
 static plan_state state_of(const rvl_replay *replay, uint64_t *headroom_bytes_out)
 {
@@ -265,8 +291,10 @@ static void conclude(plan_case *c, uint64_t granules, rvl_replay **replay_out)
         fail_replay(c, status);
         return;
     }
-    note_replay(replay, c->outcome);
-    if (replay_out != NULL)
+    bool refused = refuse_unfinished(c, replay);
+    if (!refused)
+        note_replay(replay, c->outcome);
+    if (replay_out != NULL && !refused)
         *replay_out = replay;
     else
         rvl_replay_close(replay);
@@ -340,6 +368,10 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
     if (status != RVL_OK) {
         fail_replay(c, status);
         return status;
+    }
+    if (refuse_unfinished(c, replay)) {
+        rvl_replay_close(replay);
+        return RVL_ERR_STATE;
     }
     *fits_out = state_of(replay, &headroom_bytes) == PLAN_FITS;
     if (c->scaled.granularity_bytes > 0)

@@ -296,7 +296,7 @@ def job_of(group: Group) -> Job:
 # ---- One round ----
 
 class _Rounds:
-    """Of one rank of a job, in this process: what its store has counted, and whose turn it is."""
+    """Of one rank of a job, in this process: what its store has counted, and who has its turn."""
 
     def __init__(self) -> None:
         self.last = 0

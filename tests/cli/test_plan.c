@@ -750,6 +750,37 @@ static void every_lack_of_memory_is_told(void **state)
     check_lacks_of_memory(true);
 }
 
+/* Of a command that failed it was said that no size fits, with all of the device free. */
+static void check_unfinished(const char *refused, const char *ended, const char *why)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "reveille-trace 1.2\nclock boot=- mono_ns=0 wall_ns=0\n"
+             "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
+             "process p pid=0 refusals=yes\nstage 1 p 0 run\nalloc 1 p 0 1 0 104857600 t\n%sended "
+             "3 p 0 %s\n"
+             "end %d\n",
+             refused, ended, refused[0] != '\0' ? 4 : 3);
+    folder_write("x.rvt", text);
+    assert_int_equal(run_command("plan x.rvt --max t 2>&1"), 2);
+    check_printed(why);
+    check_printed(". What the command would have needed after that is not known: plan from a run");
+    assert_int_equal(run_command("plan x.rvt --sweep --device 2GiB,4GiB 2>&1"), 2);
+    check_printed(". What the command would have needed after that is not known: plan from a run");
+    /* What overflows by what it did is known. */
+    assert_int_equal(run_command("plan x.rvt --sweep --device 50MiB"), 3);
+    check_printed("nothing fits; nearest: --device 50MiB (");
+}
+
+static void what_did_not_end_well_is_no_plan(void **state)
+{
+    (void)state;
+    check_unfinished("", "exit=5", "x.rvt: no verdict: the command failed with exit status 5. ");
+    check_unfinished("", "signal=9", "x.rvt: no verdict: the command was killed by signal 9");
+    check_unfinished("refuse 2 p 0 0 2097152000 943718400 t\n", "exit=1",
+                     "x.rvt: out of memory: p/t asked for 2.0 GiB of device 0 with 900.0 MiB free");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -772,6 +803,7 @@ int main(void)
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_lack_of_memory_is_told),
+        cmocka_unit_test(what_did_not_end_well_is_no_plan),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

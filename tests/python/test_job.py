@@ -310,7 +310,7 @@ def test_a_round_that_the_store_does_not_count(tmp_path, counted):
 
 
 def test_calls_of_several_threads_take_turns(tmp_path):
-    """Two at once were counted as one, and this rank was rounds apart from the others for ever."""
+    """Two at once were counted as one, and this rank was rounds apart from the others forever."""
 
     def body(rank, store):
         member = Member(rank, store, 2)
