@@ -64,6 +64,8 @@ SLEEP_SHARED_EVENTS = 2
 WAKE_UP_PAUSED = 1
 SIM_OVERCOMMIT = 1
 REPLAY_PARTIAL = 1
+REPLAY_HEADROOM_BYTES = 4
+REPLAY_HEADROOM_PERCENT = 8
 
 # Enums, as tuples in the order of their values.
 BACKUPS = ("none", "host", "disk")

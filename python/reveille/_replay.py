@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from . import _c
 from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, Verdict, from_struct, holder_of
@@ -24,6 +25,27 @@ from .errors import (
 Path = Union[str, bytes, "os.PathLike[Any]"]
 
 
+class _Headroom(NamedTuple):
+    """As C takes it. flag 0: the usual one."""
+
+    flag: int = 0
+    size: int = 0
+    percent: float = 0.0
+
+
+def headroom_of(given: Size | None) -> _Headroom:
+    """Of a size, or of a part of each device: "5%"."""
+    if given is None:
+        return _Headroom()
+    if not isinstance(given, str) or not given.endswith("%"):
+        return _Headroom(_c.REPLAY_HEADROOM_BYTES, parse_size(given))
+    with contextlib.suppress(ValueError):
+        percent = float(given[:-1])
+        if 0 <= percent <= 100:
+            return _Headroom(_c.REPLAY_HEADROOM_PERCENT, percent=percent)
+    raise InvalidArgument(f'headroom must be a part such as "3%", a size, or 0, not {given!r}')
+
+
 def _options(
     device: Size | None,
     wake: str,
@@ -31,6 +53,7 @@ def _options(
     partial: bool,
     conductor: str | None,
     backend: str,
+    headroom: Size | None,
 ) -> _c.ReplayOptions:
     if wake not in _c.WAKES:
         raise InvalidArgument(f"wake must be one of {', '.join(_c.WAKES)}, not {wake!r}")
@@ -41,12 +64,15 @@ def _options(
     bounds = [
         _c.Budget(name_bytes(stage, "a stage"), parse_size(size)) for stage, size in budgets.items()
     ]
+    kept = headroom_of(headroom)
     return _c.ReplayOptions(
         backend=name_bytes(backend, "backend"),
         device=None if device is None else name_bytes(str(device), "device"),
         conductor=None if conductor is None else name_bytes(conductor, "conductor"),
         wake=_c.WAKES.index(wake),
-        flags=_c.flags((partial, _c.REPLAY_PARTIAL)),
+        flags=_c.flags((partial, _c.REPLAY_PARTIAL)) | kept.flag,
+        headroom_bytes=kept.size,
+        headroom_percent=kept.percent,
         budgets=(_c.Budget * len(bounds))(*bounds),
         budget_count=len(bounds),
         budget_size=ctypes.sizeof(_c.Budget),
@@ -177,6 +203,7 @@ def replay(
     partial: bool = False,
     conductor: str | None = None,
     backend: str = "sim",
+    headroom: Size | None = None,
 ) -> Replay:
     """Replays a trace, or several merged on one clock, and reports every stage's memory peak.
 
@@ -190,13 +217,15 @@ def replay(
         conductor: process that marks stages and steps; None: each process marks its own stages, and
             the first that marks the steps
         backend: what replays
+        headroom: what is to be left of each device, as a part ("5%"), a size or 0: with less the
+            verdict is "tight"; None: 3 %
 
     Raises:
         CorruptTrace: with file, line and column; InputOutputError, InvalidArgument, ... .
         A trace that does not fit is not an error: ask the result.
     """
     files = _files(paths)
-    options = _options(device, wake, budgets or {}, partial, conductor, backend)
+    options = _options(device, wake, budgets or {}, partial, conductor, backend, headroom)
     names = (ctypes.c_char_p * len(files))(*files)
     handle = _c.Owned(_c.replay().rvl_replay_close)
     status = _c.replay().rvl_replay_run(

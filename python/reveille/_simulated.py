@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Callable, Union
 
 from . import _command
-from ._replay import replay
-from ._results import Replay, ReplayStage
+from ._replay import headroom_of, replay
+from ._results import Replay, ReplayStage, Verdict
 from ._sizes import Size, parse_size
 from .errors import InvalidArgument, InvalidState, NotFound
 
@@ -37,6 +37,11 @@ class SimulatedRun:
 
     value: Any
     replay: Replay
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits: the last line of `reveille run`."""
+        return self.replay.verdict
 
     @property
     def stages(self) -> tuple[ReplayStage, ...]:
@@ -59,8 +64,15 @@ def find_command() -> str:
 class SimulatedGPUs:
     """Simulated GPUs that programs can be run on, each run on new ones; see simulated()."""
 
-    def __init__(self, options: list[str], budgets: Mapping[str, Size], timeout: float | None):
+    def __init__(
+        self,
+        options: list[str],
+        budgets: Mapping[str, Size],
+        headroom: Size | None,
+        timeout: float | None,
+    ):
         self._options, self._budgets, self._timeout = options, budgets, timeout
+        self._headroom = headroom
 
     def run(self, program: Program, *args: Any, **kwargs: Any) -> SimulatedRun:
         """Runs a function, a script or a command there, and waits for its end.
@@ -117,7 +129,7 @@ class SimulatedGPUs:
             os.close(out)
         if not trace.exists():
             raise InvalidArgument("`reveille run` has refused these GPUs: see stderr")
-        replayed = replay(trace, budgets=self._budgets)
+        replayed = replay(trace, budgets=self._budgets, headroom=self._headroom)
         over = done.returncode == _OVER_BUDGET and not replayed.within_budgets
         if done.returncode != 0 and not over:
             raise subprocess.CalledProcessError(done.returncode, words)
@@ -132,6 +144,7 @@ def simulated(
     keep_contents: Size | None = None,
     stages_nvtx: str | None = None,
     budgets: Mapping[str, Size] | None = None,
+    headroom: Size | None = None,
     timeout: float | None = None,
 ) -> SimulatedGPUs:
     """Simulated GPUs for programs that use CUDA: what `reveille run` does, from Python.
@@ -143,8 +156,11 @@ def simulated(
         keep_contents: the largest copy to a GPU with content that is kept; None: 1 MiB
         stages_nvtx: NVTX ranges with a name that begins with this are stages; None: one stage, "run"
         budgets: upper bounds on the peaks of stages; the result says whether they were kept
+        headroom: what is to be left of each device, as a part ("5%"), a size or 0: with less the
+            verdict is "tight"; None: 3 %
         timeout: seconds that a run may take
     """
+    headroom_of(headroom)  # what is wrong is said before a run
     options = ["--device", str(device), "--gpus", str(gpus)]
     for name, size in (("--host-memory", host_memory), ("--keep-contents", keep_contents)):
         if size is not None:
@@ -152,4 +168,4 @@ def simulated(
             options += [name, f"{bytes_}B" if bytes_ else "0"]
     if stages_nvtx is not None:
         options += ["--stages-nvtx", stages_nvtx]
-    return SimulatedGPUs(options, budgets or {}, timeout)
+    return SimulatedGPUs(options, budgets or {}, headroom, timeout)

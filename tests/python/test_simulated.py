@@ -67,6 +67,21 @@ def test_budgets():
     assert run.stage("run").over_budget
 
 
+def test_headroom():
+    def verdict(headroom):
+        gpus = reveille.simulated("1GiB", headroom=headroom)
+        return gpus.run(simulated_program.allocate, 400 * MIB).verdict
+
+    usual = verdict(None)
+    assert usual.kind == "fits" and usual.headroom_bytes < 32 * MIB
+    assert (verdict("20%").kind, verdict("20%").headroom_bytes) == ("tight", 214748364)
+    assert str(verdict("200MiB")).startswith("tight: ")
+    assert (verdict(0).kind, verdict(0).headroom_bytes) == ("fits", 0)
+    for wrong in ("101%", "x%", "-1%", "much", -1):
+        with pytest.raises(reveille.InvalidArgument):
+            reveille.simulated(headroom=wrong)
+
+
 def test_contents():
     assert reveille.simulated().run(simulated_program.round_trip, 4096).value
     assert not reveille.simulated(keep_contents=256).run(simulated_program.round_trip, 4096).value
