@@ -25,7 +25,6 @@
 #define LOOK_MS 20L
 #define SAID_LINES 12
 #define SAID_BYTES 8192
-#define FIRST_OF_OURS "device 0: " /* what `reveille run` prints behind the command's output */
 #define OPTION_WORDS_MAX 24
 
 /* A command that runs. */
@@ -166,6 +165,18 @@ static void wait_for_all(started *all, size_t count, uint32_t timeout_s, fit_run
 
 /* ---- What it came to ---- */
 
+/* What `reveille run` prints behind the command's output: "device 0: ", or "devices 0-3: ". */
+static char *find_table(char *text)
+{
+    for (char *at = text; (at = strstr(at, "\ndevice")) != NULL; at++) {
+        const char *number = at + strlen("\ndevice");
+        number += *number == 's';
+        if (strncmp(number, " 0", 2) == 0 && strcspn(number + 2, ":-,") == 0)
+            return at;
+    }
+    return NULL;
+}
+
 /* The last lines of a file; the caller frees them. NULL: there are none, or there is no memory. */
 static char *last_lines(const char *path)
 {
@@ -180,7 +191,7 @@ static char *last_lines(const char *path)
     while (length > 0 && text[length - 1] == '\n')
         length--;
     text[length] = '\0';
-    char *own = strstr(text, "\n" FIRST_OF_OURS); /* behind it the lines are ours */
+    char *own = find_table(text); /* behind it the lines are ours */
     if (own != NULL)
         length = (size_t)(own - text);
     text[length] = '\0';

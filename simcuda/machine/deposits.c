@@ -215,7 +215,7 @@ static void compare_calls(rvli_deposit *of, const rvli_wire_request *request,
     }
 }
 
-/* A rank that will never come, and one; 0: none. */
+/* One more than a rank that will never come; 0: there is none. */
 static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
 {
     rvli_client *holder;

@@ -65,11 +65,19 @@ static bool is_to_be_told(patience *of)
 
 /* ---- Asking ---- */
 
-/* Once for a communicator: what is missing there is missing in all that follows, too. */
+/* Once for a communicator, and for one that has been destroyed once behind another. */
+static bool is_gone_told(uint64_t meeting, int rank)
+{
+    static _Atomic uint64_t last;
+    rvli_comm *comm = rvli_comm_find(meeting, rank);
+    return comm != NULL ? atomic_exchange(&comm->gone_told, true)
+                        : atomic_exchange(&last, meeting) == meeting;
+}
+
+/* What is missing there is missing in all that follows, too. */
 static void tell_gone(uint64_t meeting, int rank, int ranks, const char *name, int gone)
 {
-    static _Atomic uint64_t told;
-    if (atomic_exchange(&told, meeting) != meeting)
+    if (!is_gone_told(meeting, rank))
         fprintf(stderr,
                 "reveille: NCCL: rank %d of %d calls %s, and rank %d has left without calling it: "
                 "what it brings is unknown here, and on cards rank %d waits until NCCL's time "
@@ -433,7 +441,7 @@ static void describe(const rvli_carried *call, char text[RVLI_WIRE_TEXT_BYTES])
         return;
     int length = snprintf(text, RVLI_WIRE_TEXT_BYTES, "%s of %zu bytes", call->name, call->bytes);
     if (call->reduces)
-        length += snprintf(
+        snprintf(
             text + length, RVLI_WIRE_TEXT_BYTES - (size_t)length, " of %s, %s", types[call->type],
             call->operation < RVLI_NCCL_OPERATIONS ? operations[call->operation] : "multiplied");
 }
@@ -442,9 +450,7 @@ static void describe(const rvli_carried *call, char text[RVLI_WIRE_TEXT_BYTES])
 static void tell_difference(const rvli_carried *call, const char *own,
                             const rvli_wire_answer *answer)
 {
-    static _Atomic uint64_t told;
-    if (answer->text[0] != '\0' &&
-        atomic_exchange(&told, call->comm->meeting) != call->comm->meeting)
+    if (answer->text[0] != '\0' && !atomic_exchange(&call->comm->difference_told, true))
         fprintf(stderr,
                 "reveille: NCCL: rank %d of %d calls %s, and rank %" PRIu32 " calls %s: all ranks "
                 "must make the same call. On cards this hangs, or brings wrong values\n",

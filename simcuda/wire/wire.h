@@ -100,8 +100,8 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_BRING, /* bytes -> place: for them, in the file of RVLI_WIRE_CONTENTS; as COME */
     RVLI_WIRE_COME,  /* bytes: rvli_wire_come; text: the call as ranks compare it, or "". The rank
                         takes part, and has brought what it does. -> text: "" or what rank `count`
-                        has called instead; id: 0, or a rank and one that has left without calling
-                        it. RVL_ERR_BUSY: it is too far ahead of others */
+                        has called instead; id: 0, or one more than a rank that has left without
+                        calling it. RVL_ERR_BUSY: it is too far ahead of others */
     RVLI_WIRE_TAKE,  /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
                         unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */

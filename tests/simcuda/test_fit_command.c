@@ -103,6 +103,10 @@ static void a_command_that_fails_ends_the_search(void **state)
     check_contains(err, "reveille: with 1 on h200 the command said at its end:\n  | before\n  | no "
                         "such file 1\n");
     assert_null(strstr(err, "device 0: "));
+    assert_int_equal(run_shell(FIT "--gpus 2 -- sh -c 'echo before {n}; exit 4' 2>err"), 2);
+    folder_read("err", err, sizeof err);
+    check_contains(err, "the command said at its end:\n  | before 1\n");
+    assert_null(strstr(err, "devices 0-1: ")); /* our table is not the command's */
     assert_int_equal(run_shell(FIT "--timeout 1 -- sh -c '" PROGRAM " malloc 1 held 30 {n}' 2>err"),
                      2);
     check_printed("no answer: with 1 no verdict: it did not end within 1 s\n");
