@@ -200,11 +200,12 @@ rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
     return RVL_OK;
 }
 
-/* All ranks of an operation make the same call. */
-static void compare_calls(rvli_deposit *of, const rvli_wire_request *request,
+/* All ranks of an operation make the same call. Where two differ once, all that follows differs,
+ * too, and now one of them comes second and now the other: one rank of all hears it, once. */
+static void compare_calls(rvli_deposits *all, rvli_deposit *of, const rvli_wire_request *request,
                           rvli_wire_answer *answer)
 {
-    if (request->text[0] == '\0')
+    if (request->text[0] == '\0' || all->difference_told)
         return;
     if (of->call == NULL) {
         of->call = strndup(request->text, sizeof request->text - 1);
@@ -212,6 +213,7 @@ static void compare_calls(rvli_deposit *of, const rvli_wire_request *request,
     } else if (strncmp(of->call, request->text, sizeof request->text - 1) != 0) {
         snprintf(answer->text, sizeof answer->text, "%s", of->call);
         answer->count = of->first;
+        all->difference_told = true;
     }
 }
 
@@ -249,7 +251,7 @@ rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
         return own == NULL ? RVL_ERR_INVALID : RVL_ERR_STATE;
     own->client = client;
     own->came = true;
-    compare_calls(of, request, answer);
+    compare_calls(all, of, request, answer);
     answer->id = find_gone(meeting, of);
     if (!gets)
         finish(of, own);

@@ -31,7 +31,8 @@ typedef struct rvli_deposits {
     rvli_deposit *first, *last;
     uint32_t count;
     uint64_t parts;
-    bool given_up; /* nothing is brought any more */
+    bool given_up;        /* nothing is brought any more */
+    bool difference_told; /* that ranks make different calls */
 } rvli_deposits;
 
 rvli_deposits *rvli_meeting_deposits(rvli_meeting *meeting);
@@ -43,7 +44,7 @@ rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
                                const rvli_wire_request *request, uint64_t *place_out);
 
 /* A rank takes part from now on, and what it has brought can be taken. The answer names the first
- * rank's call if that is another. As rvli_deposits_bring(). */
+ * rank's call if that is another, once for a communicator. As rvli_deposits_bring(). */
 rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
                               const rvli_wire_request *request, rvli_wire_answer *answer);
 

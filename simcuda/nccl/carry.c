@@ -446,11 +446,10 @@ static void describe(const rvli_carried *call, char text[RVLI_WIRE_TEXT_BYTES])
             call->operation < RVLI_NCCL_OPERATIONS ? operations[call->operation] : "multiplied");
 }
 
-/* Once for a communicator: where ranks differ, all that follows differs, too. */
 static void tell_difference(const rvli_carried *call, const char *own,
                             const rvli_wire_answer *answer)
 {
-    if (answer->text[0] != '\0' && !atomic_exchange(&call->comm->difference_told, true))
+    if (answer->text[0] != '\0')
         fprintf(stderr,
                 "reveille: NCCL: rank %d of %d calls %s, and rank %" PRIu32 " calls %s: all ranks "
                 "must make the same call. On cards this hangs, or brings wrong values\n",

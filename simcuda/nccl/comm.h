@@ -37,14 +37,13 @@ struct ncclComm {
     int rank, ranks, device;
     int card; /* the machine's number of the device */
     bool blocking;
-    bool shares;                  /* the memory of the one it was split from */
-    bool holds;                   /* memory of its own */
-    bool used;                    /* by a collective, and has the memory for it */
-    bool told;                    /* that it waits */
-    _Atomic bool gone_told;       /* that a rank has left without calling what this one calls */
-    _Atomic bool difference_told; /* that another rank makes another call */
-    bool sized;                   /* ranks is known, and not assumed */
-    bool alone;                   /* others are not started: nobody brings what they would */
+    bool shares;            /* the memory of the one it was split from */
+    bool holds;             /* memory of its own */
+    bool used;              /* by a collective, and has the memory for it */
+    bool told;              /* that it waits */
+    _Atomic bool gone_told; /* that a rank has left without calling what this one calls */
+    bool sized;             /* ranks is known, and not assumed */
+    bool alone;             /* others are not started: nobody brings what they would */
     unsigned children;
     unsigned moves;      /* times that it was suspended or resumed */
     unsigned operations; /* made by ncclRedOpCreatePreMulSum() */

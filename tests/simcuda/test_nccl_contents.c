@@ -320,6 +320,13 @@ static void ranks_that_differ_are_named(void **state)
     run(2, "put $([ $1 = 1 ] && echo i32 3,4 || echo i32 3) allreduce sum allreduce sum");
     check_difference("ncclAllReduce of 4 bytes of int32, sum",
                      "ncclAllReduce of 8 bytes of int32, sum");
+    /* Rank 1 comes second to the first operation, and rank 0 to the next. */
+    assert_int_equal(run_shell("rm -f first second"), 0);
+    run(2, "$([ $1 = 1 ] && echo comes first put i32 3,4 || echo put i32 3) allreduce sum "
+           "$([ $1 = 0 ] && echo mark first comes second) allreduce sum "
+           "$([ $1 = 1 ] && echo mark second)");
+    check_difference("ncclAllReduce of 4 bytes of int32, sum",
+                     "ncclAllReduce of 8 bytes of int32, sum");
     run(2, "put $([ $1 = 1 ] && echo i32 3 || echo f32 3) allreduce sum");
     check_difference("ncclAllReduce of 4 bytes of float32, sum",
                      "ncclAllReduce of 4 bytes of int32, sum");
