@@ -162,13 +162,20 @@ static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
 {
     rvl_profile profile = {.struct_size = sizeof profile};
     char word[64], name[64];
-    size_t length = 0;
+    size_t length = 0, longest = 0;
     bare_name(text, word);
     list[0] = '\0';
     for (int how = 0; how < 3 && length == 0; how++) {
         for (size_t i = 0; rvl_profile_get(i, &profile) == RVL_OK; i++) {
             bare_name(profile.name, name);
-            if (is_meant(how, word, name) && length < DEVICE_WHY_BYTES / 2)
+            if (!is_meant(how, word, name))
+                continue;
+            if (how == 1 && strlen(name) < longest) /* h200-141gb begins with h20, too */
+                continue;
+            if (how == 1 && strlen(name) > longest)
+                length = 0;
+            longest = strlen(name);
+            if (length < DEVICE_WHY_BYTES / 2)
                 length += (size_t)snprintf(list + length, DEVICE_WHY_BYTES / 2 - length, "%s%s",
                                            length > 0 ? " or " : "", profile.name);
         }

@@ -81,7 +81,8 @@
 
 /*
  * A framebuffer that nvidia-smi shows, of which programs get less: 0.43 % on an H200 and 0.59 % on
- * an H100. Here 1 % is in doubt.
+ * an H100. Here 1 % is in doubt. GeForce cards keep more than that: where programs printed what
+ * they get, that is taken.
  */
 #define UPPER_BOUND(id, text, origin, bytes, link, bits)                                           \
     {                                                                                              \
@@ -90,9 +91,23 @@
     }
 
 /*
- * Sources name a public report (GitHub repository and number) that shows the card's own answer.
- * "cuda": what the driver gives to programs. "smi": the framebuffer that nvidia-smi shows: an upper
- * bound.
+ * Totals that programs of PyTorch print in errors, in hundredths of a GiB: the largest, and the
+ * least of what other drivers and settings of ECC leave. A printed total is rounded, so half a
+ * hundredth more or less is in doubt, too.
+ */
+#define HUNDREDTHS(gib) ((uint64_t)(gib)*1024 * MIB / 100)
+#define HALF (1024 * MIB / 200)
+#define READ_BY_PROGRAMS(id, text, origin, most, least, link, bits)                                \
+    {                                                                                              \
+        FLAGGED_PROFILE(id, text, origin, HUNDREDTHS(most) + HALF,                                 \
+                        HUNDREDTHS(most) - HUNDREDTHS(least) + 2 * HALF, bits),                    \
+            COSTS_OF(H200, FS_AT(link), FS_AT(link))                                               \
+    }
+
+/*
+ * Sources name a public report (GitHub repository and number) that shows the card's own answer, or
+ * quote what many public reports have alike. "cuda": what the driver gives to programs. "smi": the
+ * framebuffer that nvidia-smi shows: an upper bound.
  *
  * NVIDIA offers GPUDirect RDMA on its cards for data centres and workstations, not on GeForce.
  */
@@ -121,8 +136,31 @@ static const rvl_profile profiles[] = {
                 23028 * MIB, 250, 0),
     UPPER_BOUND("rtx5090", "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
                 "smi: noonghunna/club-3090#617" ESTIMATED, 32607 * MIB, 553, RVL_PROFILE_NO_RDMA),
-    UPPER_BOUND("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
-                "smi: RLinf/RLinf#255" ESTIMATED, 24564 * MIB, 250, RVL_PROFILE_NO_RDMA),
+    READ_BY_PROGRAMS("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
+                     "cuda: zai-org/CogVideo#36, 3DTopia/Phidias-Diffusion#8" ESTIMATED, 2368, 2364,
+                     250, RVL_PROFILE_NO_RDMA),
+    UPPER_BOUND("h20", "NVIDIA H20, 96 GB HBM3", "smi: listings of \"97871MiB\"" ESTIMATED,
+                97871 * MIB, 553, 0),
+    READ_BY_PROGRAMS("gh200", "NVIDIA GH200, 96 GB HBM3",
+                     "smi: listings of \"97871MiB\"; cuda: 94.50 GiB in an error" ESTIMATED, 9557,
+                     9450, 553, 0),
+    READ_BY_PROGRAMS("b300", "NVIDIA B300 SXM6, 288 GB HBM3e",
+                     "cuda: errors with \"total capacity of 267.69 GiB\"" ESTIMATED, 26769, 26769,
+                     553, 0),
+    READ_BY_PROGRAMS("gb300", "NVIDIA GB300, 288 GB HBM3e",
+                     "cuda: errors with \"total capacity of 276.50 GiB\"" ESTIMATED, 27650, 27650,
+                     553, 0),
+    UPPER_BOUND("a6000", "NVIDIA RTX A6000, 48 GB GDDR6", "smi: listings of \"49140MiB\"" ESTIMATED,
+                49140 * MIB, 250, 0),
+    READ_BY_PROGRAMS("rtx3090", "NVIDIA GeForce RTX 3090, 24 GB GDDR6X",
+                     "cuda: vllm-project/vllm#2140, GaoLii/DSP#10" ESTIMATED, 2370, 2369, 250,
+                     RVL_PROFILE_NO_RDMA),
+    READ_BY_PROGRAMS("t4", "NVIDIA T4, 16 GB GDDR6",
+                     "cuda: Morizeyao/GPT2-Chinese#215; 14.56 GiB by newer drivers" ESTIMATED, 1476,
+                     1456, 125, 0),
+    READ_BY_PROGRAMS("v100", "NVIDIA V100 SXM2, 32 GB HBM2",
+                     "cuda: open-mmlab/mmdetection3d#697, liucongg/ChatGLM-Finetuning#73" ESTIMATED,
+                     3175, 3174, 125, 0),
 };
 
 /* A smaller size lacks its unit, or is a number of devices. */

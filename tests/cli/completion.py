@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 DEVICES = {"h200", "h100-80g", "h100-94g", "a100-80g", "a100-40g", "b200", "l40s", "l4", "a10",
-           "rtx5090", "rtx4090"}
+           "rtx5090", "rtx4090", "h20", "gh200", "b300", "gb300", "a6000", "rtx3090", "t4", "v100"}
 # What is typed, and what is offered: all of it, or (beginning with a "+") at least that.
 CASES = [
     ("reveille rep", {"replay", "report"}),

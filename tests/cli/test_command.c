@@ -411,7 +411,7 @@ static void devices_are_understood(void **state)
         {"a100", "lists: did you mean a100-80g or a100-40g?\n"},
         {"H100_80GB", "lists: did you mean h100-80g?\n"},
         {"H200-141GB", "lists: did you mean h200?\n"},
-        {"h20", "lists: did you mean h200?\n"},
+        {"h2", "lists: did you mean h200 or h20?\n"},
         {"rtx-4090", "lists: did you mean rtx4090?\n"},
         {"4090", "no GPU has: did you mean 4090GiB or rtx4090?\n"},
         {"80", "--device 80: less than 1 MiB, which no GPU has: did you mean 80GiB?\n"},
