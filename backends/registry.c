@@ -8,7 +8,7 @@
 #endif
 #include "backends/sim/sim.h"
 #include "base/error.h"
-#include "core/context.h"
+#include "core/context/context.h"
 
 static const rvli_backend_ops *const backends[] = {
     &rvli_sim_ops,

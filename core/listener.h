@@ -4,7 +4,6 @@
 #define RVL_CORE_LISTENER_H
 
 #include "core/tables.h"
-#include "core/transition.h"
 #include "reveille/listen.h"
 
 /* Who hears of a context; NULL: nobody. */

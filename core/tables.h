@@ -91,7 +91,7 @@ typedef enum rvli_kind {
     RVLI_KIND_ALONE = 0, /* an allocation with memory of its own */
     RVLI_KIND_RIDER,     /* an allocation in the memory of a carrier */
     RVLI_KIND_CARRIER,   /* memory that riders share; no allocation that a caller knows */
-    RVLI_KIND_IMPORT     /* an allocation in another process's memory: core/share.c */
+    RVLI_KIND_IMPORT     /* an allocation in another process's memory: core/context/share.c */
 } rvli_kind;
 
 struct rvli_allocation {
@@ -118,7 +118,7 @@ struct rvli_allocation {
     bool slept;     /* a sleep has paused it */
 };
 
-/* Memory shared by small allocations of a tag: core/coalesce.h. */
+/* Memory shared by small allocations of a tag: core/memory/coalesce.h. */
 struct rvli_carrier {
     rvli_allocation as; /* what transitions move; first, so that one can be cast to the other */
     uint64_t taken;     /* bit g: granule g belongs to a rider */
@@ -158,7 +158,7 @@ typedef struct rvli_device {
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
 } rvli_device;
 
-/* Of a context, while its process sleeps: core/sleep.c. */
+/* Of a context, while its process sleeps: core/sleep/sleep.c. */
 typedef enum rvli_sleep_state {
     RVLI_AWAKE,
     RVLI_SLEEP_MOVING, /* on its way off the devices, or back */

@@ -11,8 +11,8 @@
 #ifndef RVL_CORE_BACKUP_BACKUP_H
 #define RVL_CORE_BACKUP_BACKUP_H
 
+#include "core/moving.h"
 #include "core/tables.h"
-#include "core/transition.h"
 
 struct rvli_disk_share;
 struct rvli_shared_segments;

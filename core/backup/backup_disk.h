@@ -12,7 +12,7 @@
 #ifndef RVL_CORE_BACKUP_BACKUP_DISK_H
 #define RVL_CORE_BACKUP_BACKUP_DISK_H
 
-#include "core/transition.h"
+#include "core/moving.h"
 
 /* What a transition needs for disk backups. */
 typedef struct rvli_disk_transfer rvli_disk_transfer;

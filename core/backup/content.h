@@ -9,7 +9,7 @@
 #ifndef RVL_CORE_BACKUP_CONTENT_H
 #define RVL_CORE_BACKUP_CONTENT_H
 
-#include "core/transition.h"
+#include "core/moving.h"
 
 /* Backs up every item that has a policy, and waits. *failed_out: the item it failed at. */
 rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out);

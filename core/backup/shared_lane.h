@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/workers.h"
 #include "core/backup/segments.h"
-#include "core/transition.h"
+#include "core/moving.h"
 
 /* What the lanes of a transfer have in common. */
 typedef struct rvli_lanes {

@@ -8,7 +8,7 @@
 #ifndef RVL_CORE_BACKUP_SHARED_LOOKUP_H
 #define RVL_CORE_BACKUP_SHARED_LOOKUP_H
 
-#include "core/transition.h"
+#include "core/moving.h"
 
 /*
  * Queues learning an item's names. They are there when the device has been waited for.

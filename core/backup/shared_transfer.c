@@ -11,7 +11,7 @@
 #include "core/backup/host_buffer.h"
 #include "core/backup/shared_lane.h"
 #include "core/backup/shared_lookup.h"
-#include "core/enter.h"
+#include "core/memory/enter.h"
 
 /*
  * Segments on their way at once, each with a thread that writes or compares it. With 12 two

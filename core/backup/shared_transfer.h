@@ -16,7 +16,7 @@
 #define RVL_CORE_BACKUP_SHARED_TRANSFER_H
 
 #include "base/secret_digest.h"
-#include "core/transition.h"
+#include "core/moving.h"
 
 /* What a transition needs to fill the store: made when one is needed, ended with it. */
 typedef struct rvli_shared_transfer rvli_shared_transfer;

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "hooks/captures.h"
-#include "hooks/message.h"
+#include "hooks/process/captures.h"
+#include "hooks/process/message.h"
+#include "hooks/process/settings.h"
 #include "hooks/region/saver.h"
-#include "hooks/settings.h"
 #include "reveille/share.h"
 
 /* More blocks than any allocation has. */

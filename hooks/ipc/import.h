@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of other processes that is mapped here (hooks/ipc/export.h is the other side).
+ * Memory of other processes that is mapped here (hooks/export/export.h is the other side).
  *
  * A handle is opened once for each device and counted from then on. When the exporter pauses, a
  * thread of the library waits for the device and unmaps; from then on the addresses fault, and stay
@@ -9,7 +9,7 @@
 #ifndef RVL_HOOKS_IPC_IMPORT_H
 #define RVL_HOOKS_IPC_IMPORT_H
 
-#include "hooks/ipc/wire.h"
+#include "hooks/export/wire.h"
 #include "reveille/reveille.h"
 
 /*

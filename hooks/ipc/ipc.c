@@ -2,9 +2,9 @@
 #include "hooks/ipc/ipc.h"
 
 #include "base/error.h"
-#include "hooks/ipc/export.h"
+#include "hooks/export/export.h"
 #include "hooks/ipc/import.h"
-#include "hooks/message.h"
+#include "hooks/process/message.h"
 #include "hooks/region/saver.h"
 
 static int cuda_error(rvl_status status, const char *what)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hooks/cuda_values.h"
+#include "hooks/process/cuda_values.h"
 
 /* As CUDA does, any address of an allocation gives the handle of its beginning. */
 bool rvli_ipc_get(uint64_t addr, rvli_ipc_handle *handle_out, int *error_out);

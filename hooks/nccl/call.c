@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "hooks/nccl/device.h"
-#include "hooks/thread.h"
+#include "hooks/process/thread.h"
 
 struct rvli_nccl_call {
     rvli_nccl nccl;

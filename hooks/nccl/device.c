@@ -2,7 +2,7 @@
 #include "hooks/nccl/device.h"
 
 #include "base/error.h"
-#include "hooks/driver.h"
+#include "hooks/process/driver.h"
 
 static rvl_status check(CUresult result, const char *call)
 {

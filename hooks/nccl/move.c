@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "hooks/guard.h"
 #include "hooks/nccl/facts.h"
+#include "hooks/region/guard.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (60 * SECOND_NS)

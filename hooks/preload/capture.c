@@ -3,8 +3,8 @@
  * Captures of streams, as the runtime begins and ends them. A pause or resume meanwhile would end
  * the capture, or be recorded by it.
  */
-#include "hooks/captures.h"
 #include "hooks/preload/runtime_calls.h"
+#include "hooks/process/captures.h"
 #include "hooks/region/saver.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER

@@ -8,16 +8,16 @@
 
 #include <cuda.h>
 
-#include "hooks/captures.h"
 #include "hooks/ipc/foreign.h"
 #include "hooks/ipc/ipc.h"
-#include "hooks/shim/name_table.h"
 #include "hooks/preload/growth.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
+#include "hooks/process/captures.h"
 #include "hooks/record/recorder.h"
 #include "hooks/region/region.h"
 #include "hooks/region/saver.h"
+#include "hooks/shim/name_table.h"
 
 /* The versioned names that cuda.h puts on functions are spelled out here. */
 #undef cuMemAlloc

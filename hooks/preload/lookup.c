@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "hooks/message.h"
 #include "hooks/preload/driver_calls.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
+#include "hooks/process/message.h"
 
 void *rvli_libc_dlsym;
 void *rvli_libc_dlvsym;

@@ -5,9 +5,9 @@
  */
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
+#include "hooks/process/settings.h"
 #include "hooks/region/region.h"
 #include "hooks/region/saver.h"
-#include "hooks/settings.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */
 

@@ -16,13 +16,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hooks/message.h"
 #include "hooks/preload/nccl.h"
-#include "hooks/preload/nvtx.h"
 #include "hooks/preload/observe.h"
+#include "hooks/process/message.h"
+#include "hooks/process/settings.h"
 #include "hooks/record/recorder.h"
 #include "hooks/shim/runtime.h"
-#include "hooks/settings.h"
+#include "nvtx/nvtx.h"
 
 #define PATH_VARIABLE "RVL_RECORD"
 #define NAME_VARIABLE "RVL_RECORD_NAME"
@@ -145,6 +145,19 @@ static void check_nvml(void)
         refuse(NVML_VARIABLE, library, "the path of a library that can be read");
 }
 
+/* A mark that could not be written has been told by the recorder. */
+static void enter(uint64_t id, const char *name)
+{
+    (void)rvli_recorder_enter(id, name);
+}
+
+static void leave(uint64_t id)
+{
+    (void)rvli_recorder_leave(id);
+}
+
+static const rvli_nvtx_sink nvtx_sink = {.enter = enter, .leave = leave};
+
 /* A value that is not understood stops the program at its start, not in its middle. */
 __attribute__((constructor)) static void record_from_start(void)
 {
@@ -158,7 +171,7 @@ __attribute__((constructor)) static void record_from_start(void)
     if (rvli_recorder_start(&options) != RVL_OK)
         refuse_path(path);
     if (prefix != NULL)
-        rvli_nvtx_set_prefix(prefix);
+        rvli_nvtx_listen(prefix, &nvtx_sink);
     rvli_observe(see);
 }
 

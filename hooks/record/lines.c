@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread_id.h"
-#include "hooks/message.h"
+#include "hooks/process/message.h"
 #include "hooks/record/file.h"
 #include "trace/format.h"
 

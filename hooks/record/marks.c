@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "hooks/settings.h"
+#include "hooks/process/settings.h"
 
 /* A stage or step that was marked before there was a file. */
 typedef struct mark {

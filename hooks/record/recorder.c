@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "hooks/message.h"
+#include "hooks/process/message.h"
 #include "hooks/record/usage.h"
 #include "trace/format.h"
 

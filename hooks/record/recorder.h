@@ -128,9 +128,8 @@ rvl_status rvli_recorder_stage(const char *name);
 rvl_status rvli_recorder_step(void);
 /*
  * A range that is a stage begins, and ends. id: of this process. NVTX takes those from
- * RVLI_RANGES_OF_NVTX on, programs in Python the others from 1.
+ * RVLI_NVTX_FIRST_ID on, programs in Python the others from 1.
  */
-#define RVLI_RANGES_OF_NVTX (UINT64_C(1) << 32)
 rvl_status rvli_recorder_enter(uint64_t id, const char *name);
 rvl_status rvli_recorder_leave(uint64_t id);
 

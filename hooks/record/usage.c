@@ -9,8 +9,8 @@
 #include <cuda.h>
 
 #include "base/error.h"
-#include "hooks/captures.h"
-#include "hooks/message.h"
+#include "hooks/process/captures.h"
+#include "hooks/process/message.h"
 
 #define DRIVER "libcuda.so.1"
 #define DRIVER_VARIABLE "RVL_CUDA_LIBRARY"

@@ -2,10 +2,10 @@
 #include "hooks/region/region.h"
 
 #include "base/error.h"
-#include "hooks/driver.h"
-#include "hooks/message.h"
+#include "hooks/process/cuda_values.h"
+#include "hooks/process/driver.h"
+#include "hooks/process/message.h"
 #include "hooks/record/recorder.h"
-#include "hooks/cuda_values.h"
 #include "hooks/region/saver.h"
 
 static void record(int device, size_t size, rvl_addr addr)

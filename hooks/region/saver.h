@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hooks/settings.h"
+#include "hooks/process/settings.h"
 #include "reveille/reveille.h"
 
 /* Allocations that exist. Zero: no address is ours. */

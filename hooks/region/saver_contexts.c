@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "hooks/guard.h"
+#include "hooks/region/guard.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(rvli_saved_context *) contexts; /* added at the front, never removed */

@@ -3,7 +3,7 @@
 #include "hooks/region/saver.h"
 
 #include "base/error.h"
-#include "hooks/cuda_values.h"
+#include "hooks/process/cuda_values.h"
 
 int rvli_saver_cuda_error(rvl_status status)
 {

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "hooks/captures.h"
-#include "hooks/ipc/export.h"
-#include "hooks/message.h"
+#include "hooks/export/export.h"
+#include "hooks/process/captures.h"
+#include "hooks/process/message.h"
 
 static _Atomic(rvli_saved *) deferred; /* changed with the lock held */
 

@@ -8,7 +8,7 @@
 #ifndef RVL_HOOKS_REGION_SAVER_INTERNAL_H
 #define RVL_HOOKS_REGION_SAVER_INTERNAL_H
 
-#include "hooks/region/disk_names.h"
+#include "hooks/process/disk_names.h"
 #include "hooks/region/saver.h"
 
 typedef struct rvli_saved_tag {

@@ -6,8 +6,8 @@
 #include "hooks/region/saver_internal.h"
 
 #include "base/error.h"
-#include "hooks/guard.h"
 #include "hooks/record/recorder.h"
+#include "hooks/region/guard.h"
 #include "reveille/listen.h"
 
 typedef rvl_status (*move_fn)(rvli_saved_context *in, const rvli_saved_tag *tag);

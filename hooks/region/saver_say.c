@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hooks/driver.h"
-#include "hooks/message.h"
+#include "hooks/process/driver.h"
+#include "hooks/process/message.h"
 #include "reveille/stats.h"
 
 static void add_driver(rvli_text *text)

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "hooks/message.h"
-#include "hooks/shim/runtime.h"
+#include "hooks/process/message.h"
+#include "hooks/process/settings.h"
 #include "hooks/region/saver.h"
-#include "hooks/settings.h"
+#include "hooks/shim/runtime.h"
 
 /* Programs look for this variable's name in the file, to learn that it can do disk backups. */
 __attribute__((used)) static const char disk_backup_variable[] = "TMS_INIT_ENABLE_DISK_BACKUP";

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "hooks/library_calls.h"
+#include "hooks/library/library_calls.h"
 #include "hooks/shim/runtime.h"
 #include "reveille/version.h"
 

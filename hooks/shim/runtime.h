@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "hooks/cuda_values.h"
+#include "hooks/process/cuda_values.h"
 
 /*
  * X(function, (parameters)): all return cudaError_t; structures of CUDA pass as pointers. First

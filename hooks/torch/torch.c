@@ -6,11 +6,11 @@
  */
 #include <sys/types.h>
 
-#include "hooks/message.h"
+#include "hooks/process/message.h"
+#include "hooks/process/settings.h"
 #include "hooks/region/region.h"
 #include "hooks/shim/library.h"
 #include "hooks/shim/runtime.h"
-#include "hooks/settings.h"
 
 RVL_API void *tms_torch_malloc(ssize_t size, int device, void *stream);
 RVL_API void tms_torch_free(void *pointer, ssize_t size, int device, void *stream);

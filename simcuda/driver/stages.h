@@ -5,9 +5,10 @@
 
 #include <stdint.h>
 
-/* A flat stage of this process begins: 0, or a negative rvl_status. */
 /* What the machine calls this process; "" before it has used CUDA. */
 const char *rvli_simulated_name(void);
+
+/* A flat stage of this process begins: 0, or a negative rvl_status. */
 int rvli_simulated_stage(const char *name);
 
 /* A range begins, and ends by the number that is answered. name: 1 to 255 bytes. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/blocks.h"
+#include "core/memory/blocks.h"
 #include "core/prefetch.h"
 #include "tests/support/support.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* RVL_ALLOC_RDMA on simulated devices: profiles that have it, profiles that lack it. */
 #include "backends/sim/sim.h"
-#include "core/context.h"
+#include "core/context/context.h"
 #include "tests/support/rdma.h"
 
 /* Blocks that exist with the property, counted between core and the simulator. */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "hooks/ipc/wire.h"
+#include "hooks/export/wire.h"
 #include "ipc_steps.h"
 
 #define STEPS_MAX 256u

@@ -21,13 +21,13 @@
 #include "backends/sim/sim.h"
 #include "base/error.h"
 #include "base/shown.h"
-#include "core/context.h"
+#include "core/context/context.h"
 #include "core/tables.h"
 #include "fuzz.h"
-#include "hooks/guard.h"
-#include "hooks/ipc/export_internal.h"
+#include "hooks/export/export_internal.h"
 #include "hooks/ipc/import.h"
 #include "hooks/ipc/ipc.h"
+#include "hooks/region/guard.h"
 #include "reveille/reveille.h"
 
 #define WRAP __attribute__((visibility("default")))

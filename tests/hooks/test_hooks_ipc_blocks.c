@@ -15,7 +15,7 @@
 
 #include "cuda/gpu.h"
 #include "fake.h"
-#include "hooks/ipc/export.h"
+#include "hooks/export/export.h"
 #include "hooks/ipc/import.h"
 #include "hooks/region/saver.h"
 #include "reveille/hooks.h"

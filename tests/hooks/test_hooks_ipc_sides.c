@@ -25,9 +25,9 @@
 #include "core/tables.h"
 #include "cuda/gpu.h"
 #include "fake.h"
-#include "hooks/ipc/export.h"
+#include "hooks/export/export.h"
 #include "hooks/ipc/import.h"
-#include "hooks/message.h"
+#include "hooks/process/message.h"
 #include "hooks/region/saver.h"
 
 #define SIZE (UINT64_C(4) << 20)

@@ -17,10 +17,10 @@
 
 #include "cudart_fake.h"
 #include "fake.h"
-#include "hooks/shim/abi.h"
-#include "hooks/captures.h"
 #include "hooks/preload/driver_calls.h"
 #include "hooks/preload/observe.h"
+#include "hooks/process/captures.h"
+#include "hooks/shim/abi.h"
 #include "hooks/shim/runtime.h"
 #include "stubs.h"
 

@@ -21,10 +21,10 @@
 #include "base/error.h"
 #include "cuda/gpu.h"
 #include "fake.h"
-#include "hooks/captures.h"
-#include "hooks/region/disk_names.h"
-#include "hooks/shim/runtime.h"
+#include "hooks/process/captures.h"
+#include "hooks/process/disk_names.h"
 #include "hooks/region/saver.h"
+#include "hooks/shim/runtime.h"
 #include "tests/support/short_memory.h"
 
 #define MIB (UINT64_C(1) << 20)

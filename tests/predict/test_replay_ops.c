@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "backends/sim/sim.h"
-#include "core/context.h"
+#include "core/context/context.h"
 #include "reveille/replay.h"
 #include "reveille/stats.h"
 

@@ -95,7 +95,7 @@ static bool has_name(const char *path, const char *words)
     return found;
 }
 
-/* What lies in no folder of the test: sockets (hooks/ipc/wire.c), shared memory. */
+/* What lies in no folder of the test: sockets (hooks/export/wire.c), shared memory. */
 static void expect_nothing_of(caller *by, pid_t process)
 {
     char socket[64];

@@ -7,7 +7,7 @@
 #ifndef RVL_TESTS_SUPPORT_FAULT_H
 #define RVL_TESTS_SUPPORT_FAULT_H
 
-#include "core/context.h"
+#include "core/context/context.h"
 
 /* All fields may be changed between calls, atomically. */
 typedef struct fault_plan {
