@@ -75,7 +75,7 @@ unsigned terminal_columns(void)
     return columns > 0 ? columns : COLUMNS_DEFAULT;
 }
 
-/* A terminal without a width is a pipe to who reads it, as mpirun's are. */
+/* A terminal without a width is a pipe to who reads it, as those of some launchers are. */
 unsigned table_columns(void)
 {
     return isatty(STDOUT_FILENO) == 1 ? known_columns() : 0;

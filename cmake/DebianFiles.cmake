@@ -2,7 +2,7 @@
 # Run by CPack over what it is about to pack: adds what each Debian package must have, and packs the
 # manual pages, as Debian wants them.
 
-set(packages libraries=libreveille0 development=libreveille-dev command=reveille mpi=reveille-mpi)
+set(packages libraries=libreveille0 development=libreveille-dev command=reveille)
 foreach(pair IN LISTS packages)
   string(REGEX MATCH "^(.+)=(.+)$" pair ${pair})
   set(tree ${CPACK_TEMPORARY_DIRECTORY}/${CMAKE_MATCH_1})

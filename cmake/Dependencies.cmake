@@ -79,12 +79,3 @@ endif()
 
 # Only a benchmark compares with it.
 find_path(RVL_LIBBSD_INCLUDE bsd/sys/tree.h)
-
-# Only a module of `reveille plan` needs it. Its headers are not held to our warnings.
-if(RVL_MPI)
-  find_package(MPI QUIET COMPONENTS C)
-  if(NOT MPI_C_FOUND)
-    rvl_left_out("sweeps of reveille plan over several processes by mpirun"
-                 "no MPI (on Debian: apt-get install libopenmpi-dev openmpi-bin)")
-  endif()
-endif()

@@ -6,7 +6,6 @@
 #   libraries    libreveille0     libreveille, libreveille-replay
 #   development  libreveille-dev  headers, pkg-config, the CMake package, pages of section 3
 #   command      reveille         the command, the hook libraries, pages of section 1, completion
-#   mpi          reveille-mpi     the module of `mpirun reveille plan`
 #
 # What names no component belongs to the command. `python` is what a wheel carries, laid out in its own
 # way (python).

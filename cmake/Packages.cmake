@@ -11,9 +11,6 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_COMPONENTS_ALL libraries development command)
-if(TARGET reveille-mpi)
-  list(APPEND CPACK_COMPONENTS_ALL mpi)
-endif()
 
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -49,7 +46,6 @@ rvl_package(command reveille utils "GPU memory predicted and recorded: the comma
 "reveille replays memory traces on simulated GPUs and says whether they fit,
 plans sizes, draws reports, and records what programs do with GPU memory.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libreveille0 ${own}")
-set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS reveille-mpi)
 # Python compiles what `reveille run` gives it, beside it, if root runs a program.
 set(leaves ${CMAKE_BINARY_DIR}/debian/prerm)
 file(CONFIGURE OUTPUT ${leaves} CONTENT
@@ -57,12 +53,6 @@ file(CONFIGURE OUTPUT ${leaves} CONTENT
 file(CHMOD ${leaves} PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA ${leaves})
-
-# In a package of its own: nobody else needs MPI.
-rvl_package(mpi reveille-mpi utils "GPU memory predicted: sweeps over several machines"
-"A module of reveille: mpirun divides the cases of `reveille plan --sweep` over
-its processes.")
-set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "reveille ${own}, openmpi-bin")
 
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/DebianFiles.cmake)
 set(CPACK_RVL_VERSION ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})

@@ -12,8 +12,6 @@ header_packages=("python3-venv=reveille run and reveille record, without a CUDA 
 test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev abigail-tools)
 # What else is used, and what is missing without it: PACKAGE=WHAT.
 optional_packages=(
-    "libopenmpi-dev=sweeps of reveille plan over several processes by mpirun"
-    "openmpi-bin=sweeps of reveille plan over several processes by mpirun"
     "libtomlplusplus-dev=checks of reveille check that are written in TOML")
 command -v npm >/dev/null || optional_packages+=("npm=pages of reveille report")
 # Tests of pages and completions; without them they are skipped.

@@ -45,7 +45,7 @@ except ImportError:  # Python before 3.11
     tomllib = None
 
 KINDS = {"console", "sh", "json", "toml", "python", "c", "text"}
-NEEDS = ("a GPU", "a network", "PyTorch", "pytest", "mpirun", "a build", "root", "your own program")
+NEEDS = ("a GPU", "a network", "PyTorch", "pytest", "a build", "root", "your own program")
 NOT_RUN = re.compile(rf"needs (?:{'|'.join(NEEDS)})\b")
 MARK = re.compile(r"^<!-- (file|not run): (.+) -->$")
 STATUS = re.compile(r"# exit status (\d+)$")

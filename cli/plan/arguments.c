@@ -163,8 +163,7 @@ const command_spec plan_spec = {
         "as 0.6:0.9:0.05. `--device` and `--wake` apply to traces, too. A setting that cannot "
         "change any case is refused.\n\n"
         "Ctrl-C ends a sweep after the cases that are being worked out, and prints those that are "
-        "done; a second one ends it at once. `mpirun reveille plan ...` divides a sweep, or the "
-        "ranks' traces, over its processes.",
+        "done; a second one ends it at once.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_STRING,
@@ -254,8 +253,7 @@ const command_spec plan_spec = {
             {"reveille plan --per-rank rank*.rvt --max kv_cache",
              "What all ranks of a job allow, and which binds."},
             {NULL, NULL}},
-    .see_also = "reveille(1), reveille-model(1), reveille-devices(1), mpirun(1); docs/plan.md in "
-                "the sources",
+    .see_also = "reveille(1), reveille-model(1), reveille-devices(1); docs/plan.md in the sources",
     .operands = OPTION_TRACE_FILES,
 };
 

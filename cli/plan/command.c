@@ -36,8 +36,6 @@ static int run_largest(const plan_arguments *arguments, const plan_subject *subj
 {
     plan_outcome outcome;
     rvl_replay *replay;
-    if (plan_rank() > 0)
-        return EXIT_FITS;
     progress_begin("plan", NULL);
     plan_case_run(subject, 0, &outcome, &replay);
     progress_end();
@@ -98,25 +96,20 @@ static int run_sweep(const plan_arguments *arguments, const plan_subject *subjec
 {
     size_t count = plan_case_count(arguments);
     plan_outcome *outcomes = calloc(count, sizeof *outcomes);
-    if (!plan_ranks_agree(outcomes != NULL)) {
-        free(outcomes);
+    if (outcomes == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
-    }
-    bool gathered = plan_sweep(subject, arguments, outcomes);
+    plan_sweep(subject, arguments, outcomes);
     size_t done = plan_done(outcomes, count);
     int code = EXIT_FITS;
     if (interrupt_came() && done < count)
         code = tell_interrupted(arguments, outcomes, done, count);
-    else if (!gathered)
-        code = complain(EXIT_INTERNAL, "the results of another rank did not arrive");
-    else if (plan_rank() == 0 && arguments->per_rank)
+    else if (arguments->per_rank)
         code = tell_ranks(arguments, subject, outcomes, count);
-    else if (plan_rank() == 0)
+    else
         code = code_of(arguments, telling(outcomes, count));
-    int printed =
-        plan_rank() == 0 && arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT)
-            ? plan_print_sweep(arguments, outcomes, count)
-            : 0;
+    int printed = arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT)
+                      ? plan_print_sweep(arguments, outcomes, count)
+                      : 0;
     free(outcomes);
     return printed != 0 ? printed : code;
 }
@@ -127,12 +120,9 @@ static int run(const plan_arguments *arguments)
     progress_begin("plan", NULL);
     int code = plan_subject_open(arguments, &subject);
     progress_end();
-    if (plan_ranks_agree(code == 0))
+    if (code == 0)
         code = arguments->sweep || arguments->per_rank ? run_sweep(arguments, subject)
                                                        : run_largest(arguments, subject);
-    else if (code == 0)
-        code = complain(EXIT_BAD_INPUT,
-                        "another rank could not read its input: is it there on every machine?");
     plan_subject_close(subject);
     return code;
 }
@@ -140,13 +130,9 @@ static int run(const plan_arguments *arguments)
 int command_plan(int argc, char **argv)
 {
     plan_arguments arguments = {0};
-    int status = plan_ranks_join();
-    if (status == 0)
-        status = plan_parse(argc, argv, &arguments);
+    int status = plan_parse(argc, argv, &arguments);
     if (status == 0 && !arguments.answered)
         status = run(&arguments);
     plan_arguments_free(&arguments);
-    plan_ranks_leave();
-    /* The first rank answers for all: mpirun would take another's status for a crash. */
-    return plan_rank() > 0 ? EXIT_FITS : status;
+    return status;
 }

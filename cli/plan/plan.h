@@ -176,13 +176,10 @@ typedef rvl_status (*plan_fits_fn)(void *user, uint64_t number, bool *fits_out,
 rvl_status plan_largest(plan_fits_fn fits, void *user, uint64_t low, uint64_t high, uint64_t guess,
                         uint64_t *largest_out);
 
-/* ---- sweep.c, ranks.c ---- */
+/* ---- sweep.c ---- */
 
-/*
- * All cases, in order, on threads and ranks, up to an interrupt. On other ranks than 0 the outcomes
- * of theirs alone are filled.
- */
-bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
+/* All cases, in order, on threads, up to an interrupt. */
+void plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
                 plan_outcome *outcomes);
 
 /* Index of the cheapest that fits, or of the one that comes nearest; SIZE_MAX: none at all. */
@@ -203,19 +200,6 @@ static inline bool plan_is_in_bounds(const plan_outcome *outcome)
 
 /* Bytes that are missing where a case does not fit. */
 uint64_t plan_missing(const plan_outcome *outcome);
-
-/*
- * Joins the other processes that mpirun started. Returns 0, or the exit status, having complained:
- * under mpirun without the module that speaks MPI.
- */
-int plan_ranks_join(void);
-int plan_rank(void);
-int plan_rank_count(void);
-/* Whether every rank says yes. */
-bool plan_ranks_agree(bool yes);
-/* Brings the items of every rank (number r, r + ranks, ... of all) together on rank 0. */
-bool plan_ranks_gather(void *items, size_t item_bytes, size_t count);
-void plan_ranks_leave(void);
 
 /* ---- print.c ---- */
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All cases on all cores, and on all ranks: rank r of n takes every n-th case from r on, its
- * threads the next one of these that nobody has. A case that was taken is finished, so that those
- * that an interrupt leaves are the first of them. Results lie by number, so that they do not depend
- * on who worked them out.
+ * All cases on all cores: a thread takes the next one that nobody has. A case that was taken is
+ * finished, so that those that an interrupt leaves are the first of them. Results lie by number, so
+ * that they do not depend on which thread worked them out.
  */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "interrupt.h"
 #include "plan/plan.h"
@@ -20,7 +18,6 @@ typedef struct work {
     const plan_subject *subject;
     plan_outcome *outcomes;
     size_t count;
-    size_t stride;
     atomic_size_t next;
     atomic_size_t done;
 } work;
@@ -31,40 +28,32 @@ static void *run_cases(void *user)
     for (;;) {
         if (interrupt_came())
             return NULL;
-        size_t number = atomic_fetch_add(&shared->next, shared->stride);
+        size_t number = atomic_fetch_add(&shared->next, 1);
         if (number >= shared->count)
             return NULL;
         plan_case_run(shared->subject, number, &shared->outcomes[number], NULL);
         size_t done = atomic_fetch_add(&shared->done, 1) + 1;
-        progress_report(done, (shared->count + shared->stride - 1) / shared->stride, done);
+        progress_report(done, shared->count, done);
     }
 }
 
-/* Cores of this process; under mpirun each rank of a machine is bound to its own, or shares. */
+/* Cores of this process. */
 static uint32_t core_count(void)
 {
     cpu_set_t cores;
-    const char *local_ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    int ranks = local_ranks != NULL && plan_rank_count() > 1 ? atoi(local_ranks) : 1;
-    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-    count /= ranks > 0 ? ranks : 1;
-    return count > 0 ? (uint32_t)count : 1;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? (uint32_t)CPU_COUNT(&cores) : 1;
 }
 
-bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
+void plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
                 plan_outcome *outcomes)
 {
-    work shared = {.subject = subject,
-                   .outcomes = outcomes,
-                   .count = plan_case_count(arguments),
-                   .stride = (size_t)plan_rank_count()};
+    work shared = {.subject = subject, .outcomes = outcomes, .count = plan_case_count(arguments)};
     pthread_t threads[THREADS_MAX];
     uint32_t wanted = arguments->threads > 0 ? arguments->threads : core_count();
     uint32_t started = 0;
-    atomic_init(&shared.next, (size_t)plan_rank());
+    atomic_init(&shared.next, 0);
     atomic_init(&shared.done, 0);
-    if (plan_rank_count() == 1) /* mpirun ends all ranks by itself */
-        interrupt_watch();
+    interrupt_watch();
     progress_begin("plan", "cases");
     /* This thread works too; those that cannot be started are done without. */
     while (started + 1 < wanted && started < THREADS_MAX && started + 1 < shared.count &&
@@ -74,9 +63,7 @@ bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     progress_end();
-    if (plan_rank_count() == 1)
-        interrupt_unwatch();
-    return plan_ranks_gather(outcomes, sizeof *outcomes, shared.count);
+    interrupt_unwatch();
 }
 
 /* ---- Which one ---- */

@@ -288,42 +288,9 @@ static void threads_do_not_change_it(void **state)
     free(one);
 }
 
-#define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-#define FOUR_RANKS AS_ROOT "mpirun --oversubscribe -n 4 " COMMAND_WORD " "
-
-static void need_mpirun(void)
-{
-    if (!RVL_HAVE_MPI)
-        SKIP_TEST("built without MPI, or with sanitizers");
-    if (system("command -v mpirun >/dev/null") != 0)
-        SKIP_TEST("there is no mpirun");
-}
-
-static void ranks_do_not_change_it(void **state)
-{
-    (void)state;
-    static const char *const tails[] = {"--json", "--csv", "", "--max cuda_graph"};
-    need_mpirun();
-    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
-        char line[1024];
-        snprintf(line, sizeof line, COMMAND_WORD " " SWEEP "%s 2>/dev/null", tails[i]);
-        assert_int_equal(run_shell(line), 0);
-        char *alone = strdup(answer.out);
-        snprintf(line, sizeof line, FOUR_RANKS SWEEP "%s 2>/dev/null", tails[i]);
-        assert_int_equal(run_shell(line), 0);
-        assert_string_equal(answer.out, alone);
-        free(alone);
-    }
-    assert_int_equal(
-        run_shell(FOUR_RANKS "plan --sweep --model " CONFIGS "qwen2.5-7b.json --tp 3 2>&1"), 2);
-    check_printed("does not divide by tp = 3");
-    assert_null(strstr(strstr(answer.out, "does not divide") + 1, "does not divide")); /* once */
-}
-
 /* ---- A trace a rank ---- */
 
 #define RANKS "r0.rvt r1.rvt r2.rvt r3.rvt"
-#define MPIRUN(n) AS_ROOT "mpirun --oversubscribe -n " n " "
 
 /* Beside the cache: 200, 500, 600 and 400 MiB of 1000, so that rank 2 has least room. */
 static void write_ranks(void)
@@ -398,35 +365,6 @@ static void the_least_of_all_ranks_binds(void **state)
     json_decref(root);
 }
 
-static void mpirun_divides_the_ranks_traces(void **state)
-{
-    (void)state;
-    static const char *const tails[] = {" --max cache", " --max cache --json",
-                                        " --max cache --device 600MiB"};
-    static const char *const runs[] = {MPIRUN("4"), MPIRUN("3"), MPIRUN("7")};
-    need_mpirun();
-    write_ranks();
-    for (size_t i = 0; i < 3; i++) {
-        char line[1024];
-        const char *words = "plan --per-rank " RANKS;
-        snprintf(line, sizeof line, COMMAND_WORD " %s%s 2>/dev/null", words, tails[i]);
-        int code = run_shell(line);
-        char *alone = strdup(answer.out);
-        assert_int_equal(code, i == 2 ? 3 : 0);
-        snprintf(line, sizeof line, "%s" COMMAND_WORD " %s%s 2>/dev/null", runs[i], words,
-                 tails[i]);
-        assert_int_equal(run_shell(line), code);
-        assert_string_equal(answer.out, alone);
-        free(alone);
-    }
-    /* Each rank reads its own: what is wrong with one is told once, with its place. */
-    folder_write("r3.rvt", HEAD "stage 2 engine 0 a\nwhat 3 engine 0 7\nend 2\n");
-    assert_int_equal(
-        run_shell(FOUR_RANKS "plan --headroom 0 --per-rank " RANKS " --max cache 2>&1"), 2);
-    check_printed("reveille: r3.rvt:7:1: not a kind of line");
-    assert_null(strstr(strstr(answer.out, "a kind of line") + 1, "a kind of line"));
-}
-
 static void a_rank_that_cannot_be_planned_is_named(void **state)
 {
     (void)state;
@@ -440,15 +378,6 @@ static void a_rank_that_cannot_be_planned_is_named(void **state)
     assert_int_equal(run_command("plan --headroom 0 --per-rank " RANKS " --max cache"), 2);
     check_printed("reveille: r1.rvt: --max: nothing is allocated under the tag cache; there "
                   "are: t\n");
-}
-
-static void without_the_module_mpirun_is_refused(void **state)
-{
-    (void)state;
-    assert_int_equal(run_shell("cp " COMMAND_WORD " reveille && "
-                               "OMPI_COMM_WORLD_SIZE=2 ./reveille plan --sweep a 2>&1"),
-                     2);
-    check_printed("built without MPI: run it without mpirun");
 }
 
 static void sweeps_traces_and_prints_tables(void **state)
@@ -791,11 +720,8 @@ int main(void)
         cmocka_unit_test(finds_the_fraction_of_a_model),
         cmocka_unit_test(sweeps_say_what_replays_say),
         cmocka_unit_test(threads_do_not_change_it),
-        cmocka_unit_test(ranks_do_not_change_it),
         cmocka_unit_test(the_least_of_all_ranks_binds),
-        cmocka_unit_test(mpirun_divides_the_ranks_traces),
         cmocka_unit_test(a_rank_that_cannot_be_planned_is_named),
-        cmocka_unit_test(without_the_module_mpirun_is_refused),
         cmocka_unit_test(sweeps_traces_and_prints_tables),
         cmocka_unit_test(snapshots_are_planned_as_traces_are),
         cmocka_unit_test(an_interrupt_keeps_the_cases_that_are_done),

@@ -17,7 +17,7 @@ esac
 
 configure() { # NAME: prints what is said
     cmake -S "$source" -B "$folder/$1" -G Ninja "-DCMAKE_IGNORE_PATH=$include" -DRVL_NVCC=OFF \
-        -DRVL_NPM=OFF -DRVL_MPI=OFF -DRVL_BUILD_TESTS=OFF 2>&1 | tr -s '\n ' ' '
+        -DRVL_NPM=OFF -DRVL_BUILD_TESTS=OFF 2>&1 | tr -s '\n ' ' '
 }
 
 expect() { # TEXT WHAT_WAS_SAID
@@ -45,7 +45,7 @@ expect "cuda.h was not found. Left out: the CUDA backend, the hook libraries" "$
 seen=$folder/terminal
 export PYTHONPATH=$folder/no-packages
 script -qec "cmake -S '$source' -B '$folder/pip' -G Ninja -DCMAKE_IGNORE_PATH='$include' -DRVL_NVCC=OFF \
-    -DRVL_NPM=OFF -DRVL_MPI=OFF -DRVL_BUILD_TESTS=OFF -DRVL_PYTHON=ON >'$folder/hidden' 2>&1" \
+    -DRVL_NPM=OFF -DRVL_BUILD_TESTS=OFF -DRVL_PYTHON=ON >'$folder/hidden' 2>&1" \
     /dev/null </dev/null >"$seen"
 expect "reveille: cuda.h was not found: without real GPUs" "$(cat "$seen")"
 expect "For all: pip install nvidia-cuda-runtime nvidia-cuda-crt" "$(cat "$seen")"

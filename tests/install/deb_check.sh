@@ -40,7 +40,6 @@ contents libreveille0 'libreveille\.so\.0' 'libreveille-replay\.so\.0'
 contents libreveille-dev 'libreveille\.so' 'reveille\.pc' 'ReveilleConfig\.cmake' 'reveille\.h'
 contents reveille 'bin/reveille'
 ! dpkg-deb -c "$(file_of reveille)" | grep -E '\.h$|\.pc$|/man3/' || fail "reveille has what is for -dev"
-! dpkg-deb -f "$(file_of reveille)" Depends | grep -i mpi || fail "the command's package needs MPI"
 
 # The command, where there is neither compiler nor CUDA.
 install "$(file_of libreveille0)" "$(file_of reveille)"

@@ -17,7 +17,7 @@ configure() { # NAME OPTION...
     local name=$1
     shift
     cmake -S "$source" -B "$folder/$name" -G Ninja -DCMAKE_C_COMPILER="$cc" \
-        -DCMAKE_BUILD_TYPE=Debug -DRVL_CUDA=OFF -DRVL_TOML=OFF -DRVL_MPI=OFF -DRVL_URING=OFF "$@"
+        -DCMAKE_BUILD_TYPE=Debug -DRVL_CUDA=OFF -DRVL_TOML=OFF -DRVL_URING=OFF "$@"
 }
 
 says() { # TEXT FILE
@@ -66,6 +66,5 @@ answers 0 "" report --svg "$folder/picture.svg" "$trace"
 head -c 4 "$folder/picture.svg" | cmp - <(printf '<svg')
 printf 'schema = 1\n' >"$folder/checks.toml"
 answers 2 "this build reads no TOML" check "$folder/checks.toml"
-OMPI_COMM_WORLD_SIZE=2 answers 2 "built without MPI" plan "$trace" --sweep --device h200,b200
 answers 0 "cheapest that fits: --device h200" plan "$trace" --sweep --device h200,b200
 echo "built without parts: $(wc -l <"$folder/tests") tests listed, the command runs"
