@@ -3,7 +3,7 @@
 """Holds what the documents say against what is so: commands run, their output is compared, links lead
 somewhere.
 
-    documents.py REVEILLE SOURCE_DIR LIBRARY_DIR [--update]
+    documents.py REVEILLE SOURCE_DIR LIBRARY_DIR [--update] [--pytorch PYTHON [PAGE...]]
     documents.py --self
 
 All code stands between fences, and the word behind the first fence says what is done with it:
@@ -19,11 +19,14 @@ A comment in the line before a fence is its mark:
 
     <!-- file: NAME -->             the block is that file, in the page's folder
     <!-- not run: needs a GPU -->   its commands are only parsed, and named at the end
+    <!-- with: PyTorch 2.11 -->     its commands run under --pytorch alone, with that Python; else the same
 
 A command may fail only where "# exit status N" stands behind it. In what it prints "..." stands for the
 rest of a line or, alone, for lines. A table may be cut before its column "who holds the peak".
 
 A line of prose is broken at 150 columns or so, and never has more than 170. Tables are not broken.
+
+README.md has at most 60 lines before its first link.
 
 Each page has a folder of its own, with this tree's traces, tests and examples, a model's config.json,
 and `reveille` and `python3` on its PATH. --update writes what is printed into the pages.
@@ -47,7 +50,7 @@ except ImportError:  # Python before 3.11
 KINDS = {"console", "sh", "json", "toml", "python", "c", "text"}
 NEEDS = ("a GPU", "a network", "PyTorch", "pytest", "a build", "root", "your own program")
 NOT_RUN = re.compile(rf"needs (?:{'|'.join(NEEDS)})\b")
-MARK = re.compile(r"^<!-- (file|not run): (.+) -->$")
+MARK = re.compile(r"^<!-- (file|not run|with): (.+) -->$")
 STATUS = re.compile(r"# exit status (\d+)$")
 LEFT_OUT = re.compile(r"built without|this build reads no TOML")  # parts that a build may lack
 CUT = " who holds the peak"
@@ -57,7 +60,9 @@ PICTURE = "docs/pictures/step.svg"
 PICTURED = ["report", "traces/qwen2.5-32b-tp2-h200.rvt", "--axis", "event",
             "--against-wake", "together", "--svg", "-"]  # fmt: skip
 PAGE_S = 60  # at most
+PYTORCH_PAGE_S = 300
 PROSE_COLUMNS = 170  # at most
+FRONT, FRONT_LINES = "README.md", 60  # lines before its first link, at most
 
 
 class Command:
@@ -133,6 +138,12 @@ class Page:
                 found.add(f"{slug}-{count}" if count else slug)
         return found
 
+    def check_front(self):
+        """A newcomer reads what it is, and sees it work, before a link leads away."""
+        first = next((at for at, line in self.prose if re.search(r"(?<!!)\[[^]]*\]\(", line)), len(self.lines))
+        if first > FRONT_LINES:
+            self.fault(first, f"{first} lines before the first link: {FRONT_LINES} at most")
+
     def links(self):
         for at, line in self.prose:
             for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
@@ -190,15 +201,15 @@ def check_output(page, command, printed, status, update):
     return printed
 
 
-def run_page(page, commands, where, environment):
+def run_page(page, commands, where, environment, limit_s=PAGE_S):
     """Runs the commands in one shell; pairs of printed lines and exit status."""
     script = [f"{{ {each.text}\n}} >.said{i} 2>&1 </dev/null\necho $? >.status{i}"
               for i, each in enumerate(commands)]  # fmt: skip
     try:
-        subprocess.run(["bash", "-c", "\n".join(script)], cwd=where, env=environment, timeout=PAGE_S,
+        subprocess.run(["bash", "-c", "\n".join(script)], cwd=where, env=environment, timeout=limit_s,
                        check=False)  # fmt: skip
     except subprocess.TimeoutExpired:
-        page.fault(0, f"its commands take more than {PAGE_S} s")
+        page.fault(0, f"its commands take more than {limit_s} s")
     for i in range(len(commands)):
         said, status = where / f".said{i}", where / f".status{i}"
         if not status.exists():
@@ -246,7 +257,7 @@ def options_exist(page, block, helps):
 # ---- A page ----
 
 
-def prepare(source, where, reveille, libraries):
+def prepare(source, where, reveille, libraries, python):
     """The page's folder, and the environment of its commands."""
     for name in ("traces", "tests", "examples"):
         (where / name).symlink_to(source / name)
@@ -255,7 +266,7 @@ def prepare(source, where, reveille, libraries):
     programs.mkdir()
     (programs / "reveille").symlink_to(reveille)
     for name in ("python", "python3"):
-        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n')
         (programs / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items()
             if not re.match(r"RVL_|REVEILLE_|PYTHON|LD_|GITHUB_|COLUMNS|NO_COLOR", name)}  # fmt: skip
@@ -264,25 +275,30 @@ def prepare(source, where, reveille, libraries):
             "RVL_LIBRARY_DIR": str(libraries)}  # fmt: skip
 
 
-def check_page(page, source, reveille, libraries, helps, update):
+def check_page(page, source, reveille, libraries, helps, update, pytorch=None):
+    """Runs what needs nothing or, where `pytorch` is a Python that has it, what needs that alone."""
     commands = []
     with tempfile.TemporaryDirectory() as folder:
         where = pathlib.Path(folder)
-        environment = prepare(source, where, reveille, libraries)
+        environment = prepare(source, where, reveille, libraries, pytorch or sys.executable)
         for block in page.blocks:
             right = parses(page, block)
             if block.mark == "file":
                 (where / block.value).write_text("\n".join(block.lines) + "\n", encoding="utf-8")
-            elif block.mark == "not run":
-                if not NOT_RUN.match(block.value):
+            elif pytorch:
+                commands += block.commands() if right and block.mark == "with" else []
+            elif block.mark in ("not run", "with"):
+                if block.mark == "not run" and not NOT_RUN.match(block.value):
                     page.fault(block.begin - 2, f"not run: needs one of {', '.join(NEEDS)}")
                 if right and block.kind in ("console", "sh"):
                     options_exist(page, block, helps)
-                page.not_run.append((block.begin, block.value))
+                needs = "" if block.mark == "not run" else "needs "
+                page.not_run.append((block.begin, needs + block.value))
             elif right and block.kind in ("console", "sh"):
                 commands += block.commands()
         news = []
-        for command, (printed, status) in zip(commands, run_page(page, commands, where, environment)):
+        limit_s = PYTORCH_PAGE_S if pytorch else PAGE_S
+        for command, (printed, status) in zip(commands, run_page(page, commands, where, environment, limit_s)):
             lines = check_output(page, command, printed, status, update)
             if lines is not None:
                 news.append((command, lines))
@@ -329,7 +345,7 @@ def names_of_pages(source):
             *sorted(str(path.relative_to(source)) for path in (source / "docs").rglob("*.md"))]  # fmt: skip
 
 
-def check_all(names, source, reveille, libraries, update=False):
+def check_all(names, source, reveille, libraries, update=False, pytorch=None):
     """Prints what was not run and what is wrong; returns the number of faults."""
     known = {}
 
@@ -340,7 +356,10 @@ def check_all(names, source, reveille, libraries, update=False):
         return known[command]
 
     pages = [Page(source, name) for name in names]
-    commands = sum(check_page(page, source, reveille, libraries, helps, update) for page in pages)
+    commands = sum(check_page(page, source, reveille, libraries, helps, update, pytorch) for page in pages)
+    for page in pages:
+        if page.name == FRONT:
+            page.check_front()
     links = check_links(pages, source)
     not_run = [f"not run: {page.name}:{at + 1}: {why}" for page in pages for at, why in page.not_run]
     faults = [fault for page in pages for fault in page.faults]
@@ -395,6 +414,7 @@ BAD = {  # what stands there instead, and what is said of it
     ("$ cat numbers", "cat numbers"): "begins with a command",
     ("<!-- file: numbers -->\n```text\n7\n8\n```", "```python\n7\n```\n<!-- file: numbers -->\n```text\n7\n8\n```"): "nobody runs",
     ("# A page\n", "# A page\n\n    cat numbers\n"): "indented block",
+    ("<!-- not run: needs a GPU -->", "<!-- with: PyTorch -->\n```console\n$ echo \"\n```\n\n<!-- not run: needs a GPU -->"): "unexpected EOF",
     ("# A page\n", f"# A page\n\n|{'wide ' * 40}|\n\n{'wide ' * 40}\n"): "a line of 200 columns",
 }
 
@@ -416,8 +436,23 @@ def check_self():
             check_links([page], source)
             if len(page.faults) != bool(said) or said not in "".join(page.faults):
                 wrong.append(f"{old!r} -> {new!r}: {page.faults}, not {said!r}")
+        wrong += check_self_with(source, reveille)
     print("\n".join(wrong) or f"{len(BAD)} kinds of fault found")
     sys.exit(bool(wrong))
+
+
+def check_self_with(source, reveille):
+    """A block for PyTorch runs where there is one, and a front that is too long is found."""
+    wrong = []
+    block = "# A page\n\n<!-- with: PyTorch -->\n```console\n$ echo 7\n8\n```\n"
+    (source / FRONT).write_text(block + "\n" * FRONT_LINES + "[up](#a-page)\n")
+    for python, found in ((None, 0), (sys.executable, 1)):
+        page = Page(source, FRONT)
+        check_page(page, source, reveille, source, lambda _: "", False, python)
+        if len(page.faults) != found:
+            wrong.append(f"with PyTorch {python}: {page.faults}")
+    page.check_front()
+    return wrong if "before the first link" in page.faults[-1] else [*wrong, "a long front is not found"]
 
 
 def main():
@@ -425,7 +460,11 @@ def main():
         check_self()
     reveille, source, libraries = (pathlib.Path(each).resolve() for each in sys.argv[1:4])
     update = "--update" in sys.argv
-    faults = check_all(names_of_pages(source), source, reveille, libraries, update)
+    names, pytorch = names_of_pages(source), None
+    if "--pytorch" in sys.argv:
+        pytorch, *chosen = sys.argv[sys.argv.index("--pytorch") + 1:]
+        names = chosen or names
+    faults = check_all(names, source, reveille, libraries, update, pytorch)
     for fault in check_picture(reveille, source, update):
         print(fault)
         faults += 1

@@ -122,8 +122,20 @@ class Scripts(unittest.TestCase):
             self.assertTrue(made.stderr.startswith(said), made.stderr)
             self.assertEqual(made.stderr.count("\n"), 2 if words[0] != "test" else 1, made.stderr)
 
+    def test_what_is_not_simulated_is_new_once(self):
+        said = ("reveille: {}, asked for by /x/libtorch_cuda.so, is not simulated (libcuda.so.1): "
+                'it answers "not supported"\n')  # fmt: skip
+        known = (SOURCE / "tests/simcuda/not_simulated.txt").read_text().splitlines()[-1].split()[0]
+        log = self.folder / "stderr"
+        for text, found, status in [("nothing of ours\n", [], 0), (said.format(known), [], 0),
+                                    (said.format("cuNever") * 2 + "x\n", ["cuNever of libcuda.so.1"], 1)]:
+            log.write_text(text)
+            made = subprocess.run([SOURCE / "scripts" / "tested", "--read", log], capture_output=True, text=True, timeout=60)
+            self.assertEqual((made.stderr, made.returncode), ("", status))
+            self.assertEqual([line.split(",")[0] for line in made.stdout.splitlines()], [f"new: {each}" for each in found])
+
     def test_each_says_what_it_does(self):
-        for name in ("demo", "test", "deb", "wheel", "cuda-headers", "../.ci/run", "../tests/bare/run"):
+        for name in ("demo", "test", "deb", "wheel", "cuda-headers", "tested", "../.ci/run", "../tests/bare/run"):
             made = subprocess.run([SOURCE / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual((made.stderr, made.returncode), ("", 0), name)
             self.assertRegex(made.stdout, r"\Ausage: ", name)
