@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/cuda/pinned.h"
 #include "backends/cuda/room.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -103,15 +104,19 @@ rvl_status rvli_cuda_op_process_state(void *self, rvli_process_state *state_out)
     return status;
 }
 
-rvl_status rvli_cuda_op_process_lock(void *self, uint32_t timeout_ms)
+rvl_status rvli_cuda_op_process_lock(void *self, uint32_t timeout_ms, bool unpin)
 {
     rvli_cuda_lock_options options = {.timeout_ms = timeout_ms};
     (void)self;
     rvl_status status = check_there();
     if (status != RVL_OK)
         return status;
+    if (unpin)
+        rvli_pinned_unpin();
     CUresult result = rvli_cuda_process.cuCheckpointProcessLock((int)getpid(), &options);
     status = rvli_cuda_check(result, "locking the process");
+    if (status != RVL_OK)
+        rvli_pinned_pin();
     if (result != CUDA_ERROR_NOT_READY)
         return status;
     rvl_error cause = *rvli_error_get();
@@ -148,10 +153,12 @@ rvl_status rvli_cuda_op_process_unlock(void *self)
 {
     (void)self;
     rvl_status status = check_there();
-    return status == RVL_OK
-               ? rvli_cuda_check(rvli_cuda_process.cuCheckpointProcessUnlock((int)getpid(), NULL),
-                                 "unlocking the process")
-               : status;
+    if (status == RVL_OK)
+        status = rvli_cuda_check(rvli_cuda_process.cuCheckpointProcessUnlock((int)getpid(), NULL),
+                                 "unlocking the process");
+    if (status == RVL_OK)
+        rvli_pinned_pin();
+    return status;
 }
 
 rvl_status rvli_cuda_op_process_room(void *self, int number, uint64_t *free_out)

@@ -208,3 +208,19 @@ def test_wrong_timeouts_are_refused(monkeypatch):
 
 def test_a_process_without_the_library_is_awake():
     assert not _c.opened_core_is_asleep() or reveille.asleep()
+
+
+def test_what_is_asked_of_the_library(monkeypatch):
+    asked = []
+    ranks = Ranks(monkeypatch)
+
+    def call(function, *arguments):
+        if function == "rvl_sleep":
+            asked.append(arguments[0]._obj.flags)
+        return ranks.call(function, *arguments)
+
+    monkeypatch.setattr(_asleep, "_call", call)
+    for options in ({}, {"discard": True}, {"shared_events": True}, {"unpin": True}):
+        reveille.sleep(**options)
+        reveille.wake()
+    assert asked == [0, _c.SLEEP_DISCARD, _c.SLEEP_SHARED_EVENTS, _c.SLEEP_UNPIN] == [0, 1, 2, 4]
