@@ -47,6 +47,8 @@ if [ -n "$short" ]; then
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
         --nproc-per-node 2 "$source/tests/simcuda/torch_contents.py"
     timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
+    timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/bench/gpu/turns.py" "$build" --small --rounds 1 \
+        --sleepers 2
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
 for how in fsdp ddp; do
@@ -81,6 +83,7 @@ PYTHON=$environment/bin/python SCALE=0.1 timeout 1200 "$build/cli/reveille" run 
 
 timeout 300 "$build/cli/reveille" run -- env PYTHON="$environment/bin/python" \
     bash "$source/tests/gpu_python/asleep.sh" "$source/build/torch_asleep" "$build" 10 2
+timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/bench/gpu/turns.py" "$build" --small --rounds 1 --sleepers 2
 
 for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \

@@ -6,12 +6,15 @@ usage: checkpoint.py [CASE...]   a process each; without one: all of them
 
 import array
 import ctypes as C
+import glob
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -530,11 +533,243 @@ def forked():
     tell(exits_asleep=str(status), s=round(time.perf_counter() - begin, 2), mib=used_mib())
 
 
+# ---- What else a process may have ----
+
+
+def across(check, **facts):
+    """The four calls, and what check() says of the thing afterwards."""
+    rows = [step(name) for name in STEPS]
+    tell(answers=[r["answer"] for r in rows], s=[r["s"] for r in rows], state=state(), **facts)
+    if state() == 0:
+        tell(afterwards=check())
+
+
+@case
+def profiler():
+    """CUPTI records kernels and copies, as PyTorch's profiler has it do."""
+    places = ("/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so*", "/usr/local/cuda*/lib64/libcupti.so*", *(
+        f"{each}/nvidia/*/lib/libcupti.so*" for each in sys.path))
+    found = [each for place in places for each in sorted(glob.glob(place))]
+    if not found:
+        return tell(cupti="not found")
+    cupti = C.CDLL(found[0])
+    records = {"buffers": 0, "bytes": 0}
+    kept = []
+
+    def requested(buffer, size, most):
+        kept.append(C.create_string_buffer((1 << 20) + 8))
+        buffer[0], size[0], most[0] = (C.addressof(kept[-1]) + 7) // 8 * 8, 1 << 20, 0
+
+    def completed(_context, _stream, _buffer, _size, valid):
+        records["buffers"] += 1
+        records["bytes"] += valid
+
+    ask = C.CFUNCTYPE(None, C.POINTER(U64), C.POINTER(SZ), C.POINTER(SZ))(requested)
+    done = C.CFUNCTYPE(None, P, C.c_uint32, P, SZ, SZ)(completed)
+    callbacks = cupti.cuptiActivityRegisterCallbacks(ask, done)
+    kinds = [cupti.cuptiActivityEnable(kind) for kind in (10, 1, 2)]  # kernels, copies, memsets
+    context()
+    at = alloc(1 << 24)
+    fill(at, 1 << 24)
+
+    def again():
+        before = dict(records)
+        fill(at, 1 << 24, 9)
+        return {"reads": word(at), "flush": cupti.cuptiActivityFlushAll(1), "before": before, "records": records}
+
+    across(again, library=found[0], callbacks=callbacks, enabled=kinds, mib=used_mib())
+
+
+@case
+def mps():
+    """A client of NVIDIA's multi-process service, where that is installed."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        return tell(mps="nvidia-cuda-mps-control is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        tell(started=subprocess.run([control, "-d"], env=environment, timeout=20).returncode)
+        try:
+            done = subprocess.run([sys.executable, __file__, "--steps"], env=environment, timeout=40).returncode
+        except subprocess.TimeoutExpired:
+            done = "hung, killed"
+        tell(client=done)
+        subprocess.run([control], input="quit\n", text=True, env=environment, timeout=20)
+
+
+def plain_steps():
+    context()
+    at = alloc(1 << 24)
+    fill(at, 1 << 24)
+    across(lambda: word(at))
+
+
+@case
+def peer():
+    """Access from one device to another."""
+    count = C.c_int()
+    context()
+    assert cuda.cuDeviceGetCount(C.byref(count)) == 0
+    if count.value < 2:
+        return tell(devices=count.value)
+    at, other, there = alloc(1 << 24), P(), U64()
+    fill(at, 1 << 24)
+    mine = P()
+    assert cuda.cuCtxGetCurrent(C.byref(mine)) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(C.byref(other), 1) == 0
+    enabled = cuda.cuCtxEnablePeerAccess(other, 0)
+    assert cuda.cuCtxSetCurrent(other) == 0
+    back = cuda.cuCtxEnablePeerAccess(mine, 0)
+    there.value = alloc(1 << 24)
+
+    def again():
+        copied = cuda.cuMemcpyDtoD_v2(there, U64(at), SZ(1 << 24))
+        return {"copied": copied, "reads": word(there.value), "enabled_again": cuda.cuCtxEnablePeerAccess(mine, 0)}
+
+    across(again, enabled=[enabled, back])
+
+
+class PoolProps(C.Structure):
+    _fields_ = [("type", C.c_int), ("handles", C.c_int), ("loc", C.c_int), ("id", C.c_int), ("win", P), ("most", SZ), ("rest", C.c_byte * 56)]
+
+
+class Pointer(C.Structure):  # CUmemPoolPtrExportData
+    _fields_ = [("bytes", C.c_byte * 64)]
+
+
+def exported_pool():
+    """A stream-ordered pool that others may open, a block of it, and what they need for that."""
+    pool, stream, at, fd, pointer = P(), P(), U64(), C.c_int(), Pointer()
+    properties = PoolProps(1, 1, 1, 0)
+    assert cuda.cuMemPoolCreate(C.byref(pool), C.byref(properties)) == 0
+    assert cuda.cuStreamCreate(C.byref(stream), 1) == 0
+    assert cuda.cuMemAllocFromPoolAsync(C.byref(at), SZ(1 << 24), pool, stream) == 0
+    assert cuda.cuStreamSynchronize(stream) == 0
+    fill(at.value, 1 << 24)
+    assert cuda.cuMemPoolExportToShareableHandle(C.byref(fd), pool, 1, U64(0)) == 0
+    assert cuda.cuMemPoolExportPointer(C.byref(pointer), at) == 0
+    return at.value, fd.value, pointer
+
+
+@case
+def pool_nobody():
+    """A pool that could be open elsewhere, and is not."""
+    context()
+    at, fd, _ = exported_pool()
+    os.close(fd)
+    across(lambda: word(at))
+
+
+def pool_shared(sleeper):
+    """A pool of this process is open in another, and one of the two sleeps."""
+    context()
+    at, fd, pointer = exported_pool()
+    a, b = socket.socketpair()
+    other = subprocess.Popen([sys.executable, __file__, "--pool", str(b.fileno()), sleeper], pass_fds=[b.fileno()])
+    a.sendmsg([bytes(pointer)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+    a.settimeout(40)
+    a.recv(8)
+    if sleeper == "exporter":
+        across(lambda: word(at), who="exporter")
+        if state() == 0:
+            fill(at, 1 << 24, 9)
+    a.send(b"go")
+    try:
+        tell(other_exit=other.wait(40))
+    except subprocess.TimeoutExpired:
+        other.kill()
+        tell(other_exit="hung, killed")
+
+
+def pool_importer(number, sleeper):
+    s = socket.socket(fileno=int(number))
+    context()
+    data, sent, *_ = s.recvmsg(64, 1024)
+    pool, at, pointer = P(), U64(), Pointer.from_buffer_copy(data)
+    before = traces()
+    opened = cuda.cuMemPoolImportFromShareableHandle(C.byref(pool), P(array.array("i", sent[0][2])[0]), 1, U64(0))
+    pointed = cuda.cuMemPoolImportPointer(C.byref(at), pool, C.byref(pointer))
+    tell(opened=opened, pointed=pointed, reads=word(at.value), traces=changed(before, traces()))
+    s.send(b"open")
+    s.recv(8)
+    if sleeper == "importer":
+        across(lambda: word(at.value), who="importer")
+        os._exit(0 if state() == 0 else 3)  # one that is lost would wait for its next call
+    tell(other_wrote=word(at.value))
+
+
+for _sleeper in ("exporter", "importer"):
+    CASES[f"pool_{_sleeper}"] = lambda sleeper=_sleeper: pool_shared(sleeper)
+
+
+@case
+def mapped_host():
+    """Host memory that kernels write to."""
+    context()
+    host, at = P(), U64()
+    assert cuda.cuMemHostAlloc(C.byref(host), SZ(1 << 24), 2) == 0  # DEVICEMAP
+    assert cuda.cuMemHostGetDevicePointer_v2(C.byref(at), host, 0) == 0
+    fill(at.value, 1 << 24)
+
+    def again():
+        kept = C.c_uint64.from_address(host.value).value
+        fill(at.value, 1 << 24, 9)
+        return {"kept": hex(kept), "written": hex(C.c_uint64.from_address(host.value).value)}
+
+    across(again)
+
+
+class ArrayOf(C.Structure):
+    _fields_ = [("width", SZ), ("height", SZ), ("format", C.c_int), ("channels", C.c_uint)]
+
+
+@case
+def arrays():
+    """An array of CUDA's, and limits of the context that take memory."""
+    context()
+    array_at, content, back = P(), (C.c_uint32 * 1024)(*range(1024)), (C.c_uint32 * 1024)()
+    limits = [cuda.cuCtxSetLimit(limit, SZ(size)) for limit, size in ((0, 4096), (1, 8 << 20), (2, 64 << 20))]
+    assert cuda.cuArrayCreate_v2(C.byref(array_at), C.byref(ArrayOf(1024, 0, 3, 1))) == 0
+    assert cuda.cuMemcpyHtoA_v2(array_at, SZ(0), C.byref(content), SZ(4096)) == 0
+
+    def again():
+        answer = cuda.cuMemcpyAtoH_v2(C.byref(back), array_at, SZ(0), SZ(4096))
+        kept = [SZ() for _ in range(3)]
+        for number, each in enumerate(kept):
+            cuda.cuCtxGetLimit(C.byref(each), number)
+        return {"answer": answer, "same": list(back) == list(content), "limits": [each.value for each in kept]}
+
+    across(again, limits=limits)
+
+
+@case
+def green():
+    """A context with a part of the multiprocessors."""
+    context()
+    resource, description, made, stream, at = C.create_string_buffer(1024), P(), P(), P(), alloc(1 << 24)
+    answers = [
+        cuda.cuDeviceGetDevResource(0, resource, 1),
+        cuda.cuDevResourceGenerateDesc(C.byref(description), resource, 1),
+        cuda.cuGreenCtxCreate(C.byref(made), description, 0, 1),
+        cuda.cuGreenCtxStreamCreate(C.byref(stream), made, 1, 0),
+    ]
+
+    def again():
+        return [cuda.cuMemsetD32Async(U64(at), 5, SZ(1 << 22), stream), cuda.cuStreamSynchronize(stream), word(at)]
+
+    across(again, made=answers)
+
+
+
 def main(names):
     if names[:1] == ["--take"]:
         return take()
     if names[:1] == ["--other"]:
         return other_side(*names[1:])
+    if names[:1] == ["--pool"]:
+        return pool_importer(*names[1:])
+    if names[:1] == ["--steps"]:
+        return plain_steps()
     if len(names) == 1 and "CASE" in os.environ:
         return CASES[names[0]]()
     version = C.c_int()
