@@ -274,6 +274,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     int code = record_exit_status(end->status);
     unknown_tell(&end->unknown, "");
     simulate_tell_pool(&end->pool, "");
+    simulate_tell_races(&end->races, "");
     bool incomplete = simulate_tell_turned_away(end);
     bool unused = !parsed->no_gpu_ok && !incomplete && simulate_tell_unused(end);
     return code == 0 && (unused || incomplete) ? EXIT_BAD_INPUT : code;

@@ -231,6 +231,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
+    end_out->races = *rvli_machine_races_seen(machine);
     if (what->history != NULL)
         end_out->times = rvli_machine_take_times(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {
@@ -281,6 +282,12 @@ void simulate_tell_pool(const rvli_machine_pool *pool, const char *who)
         "to %s, as far as the GPU is behind the program when memory is freed",
         who, pool->process, format_size(pool->reserved_bytes, here), pool->device,
         format_size(pool->card_bytes, card));
+}
+
+void simulate_tell_races(const rvli_machine_races *races, const char *who)
+{
+    for (size_t i = 0; i < races->count; i++)
+        complain(0, "%son a card %s", who, races->texts[i]);
 }
 
 bool simulate_tell_turned_away(const simulation_end *end)

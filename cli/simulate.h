@@ -46,6 +46,7 @@ typedef struct simulation_end {
     rvli_machine_refusal refused;
     rvli_unknown_reads unknown;
     rvli_machine_pool pool;
+    rvli_machine_races races;
     rvli_times times; /* with a history; the caller clears them */
 } simulation_end;
 
@@ -65,6 +66,10 @@ void simulate_tell_refusals(const rvli_machine_refusal *refused);
 
 /* What a pool of cudaMallocAsync may reserve on a card, if that is more. who: "", or the check. */
 void simulate_tell_pool(const rvli_machine_pool *pool, const char *who);
+
+/* Where a card may go another way than this run did. */
+void simulate_tell_races(const rvli_machine_races *races, const char *who);
+
 bool simulate_tell_unused(const simulation_end *end);
 
 /* Of processes that found no place. true: there were some, and what the run shows is not all. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For libreveille-replay alone, which knows what comes: private symbols of libreveille.
+ * Private symbols of libreveille: for libreveille-replay, which knows what comes, and for marks of
+ * the machine of simulated GPUs.
  */
 #ifndef RVL_CORE_PREFETCH_H
 #define RVL_CORE_PREFETCH_H

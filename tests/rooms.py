@@ -51,7 +51,7 @@ ROOMS = {
     "simcuda/nvml": ["simcuda/wire", "simcuda/driver"],
     "simcuda/audit": [],
     "simcuda/cute": [],
-    "simcuda/machine": ["base", "simcuda/wire"],
+    "simcuda/machine": ["base", "core/prefetch.h", "simcuda/wire"],
     "cli": ["simcuda/machine", "base/error.h", "base/output.h", "base/shown.h"],
     "bench": ["base", "core", "core/backup", "core/context", "tests/support"],
 }

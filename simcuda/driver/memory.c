@@ -20,6 +20,7 @@
 #include "simcuda/driver/loaded.h"
 #include "simcuda/driver/managed.h"
 #include "simcuda/driver/owed.h"
+#include "simcuda/driver/polled.h"
 #include "simcuda/driver/pool.h"
 #include "simcuda/driver/share.h"
 
@@ -505,6 +506,7 @@ static void forget(void)
     rvli_managed_forget();
     rvli_owed_forget();
     rvli_loaded_forget();
+    rvli_polled_forget();
     rvli_pool_forget();
     rvli_registered_forget();
     rvli_share_forget();

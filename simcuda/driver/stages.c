@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "nvtx/nvtx.h"
 #include "simcuda/driver/client.h"
@@ -14,16 +15,25 @@
 
 #define PREFIX_VARIABLE "REVEILLE_STAGES"
 
+/* What PyTorch puts on the entries of its history. The machine's own clock is late by what a
+ * message takes. */
+static uint64_t wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static void enter(uint64_t id, const char *name)
 {
-    rvli_wire_request request = {.kind = RVLI_WIRE_ENTER, .id = id};
+    rvli_wire_request request = {.kind = RVLI_WIRE_ENTER, .bytes = wall_us(), .id = id};
     snprintf(request.text, sizeof request.text, "%s", name);
     rvli_client_post(&request);
 }
 
 static void leave(uint64_t id)
 {
-    rvli_client_tell(RVLI_WIRE_LEAVE, 0, id);
+    rvli_client_tell(RVLI_WIRE_LEAVE, wall_us(), id);
 }
 
 /* ---- Programs in Python: simcuda/python/_reveille_stages.py and the package reveille ---- */
@@ -36,7 +46,7 @@ const char *rvli_simulated_name(void)
 int rvli_simulated_stage(const char *name)
 {
     rvli_wire_answer answer;
-    return rvli_client_ask(RVLI_WIRE_STAGE, 0, 0, name, &answer);
+    return rvli_client_ask(RVLI_WIRE_STAGE, 0, wall_us(), name, &answer);
 }
 
 uint64_t rvli_simulated_enter(const char *name)

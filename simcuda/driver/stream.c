@@ -8,6 +8,7 @@
 
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/ipc.h"
+#include "simcuda/driver/polled.h"
 #include "simcuda/driver/pool.h"
 #include "simcuda/driver/share.h"
 
@@ -112,8 +113,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &params, &captured);
     result = rvli_capture_depend(stream, event, &captured);
-    if (result == CUDA_SUCCESS && !captured)
+    if (result == CUDA_SUCCESS && !captured) {
         rvli_owed_depend(stream, event);
+        rvli_polled_drop(event);
+    }
     return result;
 }
 
@@ -218,6 +221,7 @@ CUresult cuEventDestroy(CUevent event)
     rvli_capture_drop_event(event);
     rvli_ipc_event_gone(event);
     rvli_owed_drop(&event->owed);
+    rvli_polled_drop(event);
     free(event);
     return CUDA_SUCCESS;
 }
@@ -234,6 +238,7 @@ CUresult rvli_event_record(CUevent event, CUstream stream)
     if (result != CUDA_SUCCESS || captured)
         return result;
     rvli_owed_record(event, stream);
+    rvli_polled_record(event, stream);
     event->recorded = true;
     event->when_ns = atomic_fetch_add(&time_ns, RECORD_NS) + RECORD_NS;
     return CUDA_SUCCESS;
@@ -270,8 +275,9 @@ static CUresult check_event(CUevent event)
 CUresult cuEventQuery(CUevent event)
 {
     CUresult result = check_event(event);
-    return result == CUDA_SUCCESS && !rvli_owed_event_is_done(event) ? CUDA_ERROR_NOT_READY
-                                                                     : result;
+    if (result == CUDA_SUCCESS && (!rvli_owed_event_is_done(event) || rvli_polled_hides(event)))
+        return CUDA_ERROR_NOT_READY;
+    return result;
 }
 
 CUresult cuEventSynchronize(CUevent event)

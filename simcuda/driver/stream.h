@@ -3,6 +3,8 @@
 #ifndef RVL_SIMCUDA_STREAM_H
 #define RVL_SIMCUDA_STREAM_H
 
+#include <stdatomic.h>
+
 #include "simcuda/driver/driver.h"
 #include "simcuda/driver/owed.h"
 
@@ -21,6 +23,7 @@ struct CUstream_st {
     uint64_t number;
     rvli_frontier after; /* while it is captured */
     rvli_debts owed;
+    bool collective; /* the next event is the end of one (polled.h) */
 };
 
 struct CUevent_st {
@@ -33,6 +36,10 @@ struct CUevent_st {
     uint64_t machine_id; /* 0: other processes do not have it */
     bool opened;         /* it is another process's */
     rvli_debts owed;
+    struct {
+        atomic_uint_fast64_t number; /* among those that are hidden from a watchdog; 0: it is not */
+        uint64_t since_s;
+    } polled; /* polled.h */
 };
 
 /* So many kernels were launched: the device's time goes on. */

@@ -65,6 +65,7 @@ struct rvli_machine {
     rvli_store *store;    /* NULL: all ranks run; else one does, and nobody waits for the others */
     rvli_unknown_reads unknown;
     rvli_machine_pool pool;
+    rvli_machine_races races;
     rvli_times times;
 };
 
@@ -95,9 +96,9 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
 /* ---- marks.c: stages of processes ---- */
 
 /* A flat stage of a process begins; a range begins or ends. What does not fit is left out. */
-void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const char *name);
-void rvli_marks_enter(rvli_machine *machine, rvli_client *client, uint64_t id, const char *name);
-void rvli_marks_leave(rvli_machine *machine, rvli_client *client, uint64_t id);
+void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
+void rvli_marks_enter(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
+void rvli_marks_leave(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
 
 /* The process has ended: with it what it has marked. */
 void rvli_marks_end(rvli_machine *machine, rvli_client *client);

@@ -378,6 +378,11 @@ const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine)
     return &machine->pool;
 }
 
+const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine)
+{
+    return &machine->races;
+}
+
 uint64_t rvli_machine_turned_away(const rvli_machine *machine)
 {
     return machine->turned_away;
@@ -406,7 +411,7 @@ void rvli_machine_ended(rvli_machine *machine, int status)
 rvli_times rvli_machine_take_times(rvli_machine *machine)
 {
     rvli_times times = machine->times;
-    rvli_times_note(&times, rvl_clock_ns(machine->context), 1);
+    rvli_times_mark(&times, rvl_clock_ns(machine->context), 0);
     machine->times = (rvli_times){0};
     return times;
 }

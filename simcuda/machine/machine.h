@@ -46,6 +46,13 @@ typedef struct rvli_machine_pool {
     char process[RVLI_WIRE_TEXT_BYTES];
 } rvli_machine_pool;
 
+/* What PyTorch does in one way here and in another on a card, as it comes there. */
+#define RVLI_MACHINE_RACES 4
+typedef struct rvli_machine_races {
+    size_t count;
+    char texts[RVLI_MACHINE_RACES][RVLI_WIRE_TEXT_BYTES]; /* the other way */
+} rvli_machine_races;
+
 typedef struct rvli_unknown_place {
     uint64_t count;
     uint64_t bytes; /* of all of these reads */
@@ -114,6 +121,8 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
 
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
+
+const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);
 
 /* The wall clock by the machine's. The caller takes it over, and clears it. */
 rvli_times rvli_machine_take_times(rvli_machine *machine);

@@ -3,10 +3,14 @@
  * Stages of processes: each mark is written into the trace with its process. What is kept here is
  * which ranges are open, so that the trace has no end of a range without its beginning, and not
  * more open ranges than a trace may have.
+ *
+ * The machine's clock moves at a mark, so that what lies between two marks has a time of its own,
+ * also where the program asked for nothing there.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/prefetch.h"
 #include "reveille/record.h"
 #include "simcuda/machine/internal.h"
 
@@ -32,15 +36,18 @@ static rvli_marks *marks_of(rvli_client *client)
     return client->marks;
 }
 
+/* wall_us: of the process at the mark; 0: not known. */
 static void record(rvli_machine *machine, const rvli_client *client, rvl_event_kind kind,
-                   uint64_t id, const char *name)
+                   uint64_t id, const char *name, uint64_t wall_us)
 {
     const rvl_mark mark = {.struct_size = sizeof mark,
                            .kind = kind,
                            .process = client->process,
                            .id = id,
                            .name = name};
+    (void)rvl_private_let_pass(machine->context, 1);
     (void)rvl_record_mark(machine->context, &mark);
+    rvli_times_mark(&machine->times, rvl_clock_ns(machine->context), (int64_t)wall_us);
     if (client->marks != NULL)
         client->marks->serial = ++machine->marks_made;
 }
@@ -53,17 +60,20 @@ static range *find(rvli_marks *marks, uint64_t id)
     return NULL;
 }
 
-void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const char *name)
+void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark)
 {
+    const char *name = mark->text;
     rvli_marks *marks = marks_of(client);
     if (marks == NULL || name[0] == '\0')
         return;
     memcpy(marks->flat, name, strnlen(name, sizeof marks->flat - 1) + 1);
-    record(machine, client, RVL_EVENT_STAGE, 0, name);
+    record(machine, client, RVL_EVENT_STAGE, 0, name, mark->bytes);
 }
 
-void rvli_marks_enter(rvli_machine *machine, rvli_client *client, uint64_t id, const char *name)
+void rvli_marks_enter(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark)
 {
+    uint64_t id = mark->id;
+    const char *name = mark->text;
     rvli_marks *marks = marks_of(client);
     if (marks == NULL || name[0] == '\0' || id == 0 || marks->open == RANGES_MAX ||
         find(marks, id) != NULL)
@@ -71,25 +81,26 @@ void rvli_marks_enter(rvli_machine *machine, rvli_client *client, uint64_t id, c
     range *opened = &marks->ranges[marks->open++];
     opened->id = id;
     memcpy(opened->name, name, strnlen(name, sizeof opened->name - 1) + 1);
-    record(machine, client, RVL_EVENT_ENTER, id, name);
+    record(machine, client, RVL_EVENT_ENTER, id, name, mark->bytes);
 }
 
-void rvli_marks_leave(rvli_machine *machine, rvli_client *client, uint64_t id)
+void rvli_marks_leave(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark)
 {
+    uint64_t id = mark->id;
     rvli_marks *marks = client->marks;
     range *found = marks != NULL && id != 0 ? find(marks, id) : NULL;
     if (found == NULL)
         return;
     memmove(found, found + 1, (size_t)(marks->ranges + marks->open - (found + 1)) * sizeof *found);
     marks->open--;
-    record(machine, client, RVL_EVENT_LEAVE, id, NULL);
+    record(machine, client, RVL_EVENT_LEAVE, id, NULL, mark->bytes);
 }
 
 void rvli_marks_end(rvli_machine *machine, rvli_client *client)
 {
     if (client->marks == NULL)
         return;
-    record(machine, client, RVL_EVENT_LEAVE, 0, NULL);
+    record(machine, client, RVL_EVENT_LEAVE, 0, NULL, 0);
     free(client->marks);
     client->marks = NULL;
 }

@@ -234,7 +234,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_HOST_TAKE:
         return take_host(machine, client, request->bytes);
     case RVLI_WIRE_STAGE:
-        rvli_marks_flat(machine, client, request->text);
+        rvli_marks_flat(machine, client, request);
         return RVL_OK;
     case RVLI_WIRE_MEET:
         return rvli_meeting_join(machine, client, request, &answer->id);
@@ -275,6 +275,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
     case RVLI_WIRE_UNKNOWN:
+    case RVLI_WIRE_RACE:
     case RVLI_WIRE_TAKEN:
         break;
     }
@@ -287,7 +288,8 @@ bool rvli_client_is_quiet(const rvli_wire_request *request)
            request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
            request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
            request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
-           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_TAKEN;
+           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_RACE ||
+           request->kind == RVLI_WIRE_TAKEN;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
@@ -305,6 +307,17 @@ static void note_pool(rvli_machine *machine, const rvli_client *client,
     most->reserved_bytes = request->id;
     most->card_bytes = bytes;
     memcpy(most->process, client->name, sizeof most->process);
+}
+
+/* Each once: all ranks tell of theirs. */
+static void note_race(rvli_machine *machine, const char *what)
+{
+    rvli_machine_races *races = &machine->races;
+    for (size_t i = 0; i < races->count; i++)
+        if (strcmp(races->texts[i], what) == 0)
+            return;
+    if (races->count < RVLI_MACHINE_RACES)
+        memcpy(races->texts[races->count++], what, RVLI_WIRE_TEXT_BYTES);
 }
 
 /* The allocator of a program has given up, after the driver's refusals or by a limit of its own. */
@@ -325,9 +338,9 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
     if (request->kind == RVLI_WIRE_FREE)
         rvli_shared_release(machine, client, request->id);
     else if (request->kind == RVLI_WIRE_ENTER)
-        rvli_marks_enter(machine, client, request->id, request->text);
+        rvli_marks_enter(machine, client, request);
     else if (request->kind == RVLI_WIRE_LEAVE)
-        rvli_marks_leave(machine, client, request->id);
+        rvli_marks_leave(machine, client, request);
     else if (request->kind == RVLI_WIRE_CONTEXT_GIVE)
         give_share(machine, client, request->device);
     else if (request->kind == RVLI_WIRE_REFUSED)
@@ -340,6 +353,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         rvli_meeting_part(machine, client, request->id, request->rank);
     else if (request->kind == RVLI_WIRE_TAKEN)
         rvli_deposits_taken(machine, client, request);
+    else if (request->kind == RVLI_WIRE_RACE)
+        note_race(machine, request->text);
     else
         rvli_unknown_count(&machine->unknown, request->bytes, request->text);
 }
@@ -354,14 +369,13 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
         return RVLI_CLIENT_END;
     if (rvli_client_is_quiet(request)) {
         take_note(machine, client, request);
-        rvli_times_note(&machine->times, rvl_clock_ns(machine->context), false);
+        rvli_times_note(&machine->times, rvl_clock_ns(machine->context));
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;
     answer->status =
         known ? answer_to(machine, client, request, answer, file_out) : RVL_ERR_NO_DEVICE;
-    rvli_times_note(&machine->times, rvl_clock_ns(machine->context),
-                    request->kind == RVLI_WIRE_STAGE);
+    rvli_times_note(&machine->times, rvl_clock_ns(machine->context));
     return RVLI_CLIENT_ANSWER;
 }
 

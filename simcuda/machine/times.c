@@ -24,10 +24,8 @@ static void thin_out(rvli_times *times)
     times->step_ns = span / kept > times->step_ns ? span / kept : 2 * times->step_ns + 1;
 }
 
-void rvli_times_note(rvli_times *times, uint64_t ns, int always)
+static void add(rvli_times *times, uint64_t ns, int64_t us)
 {
-    if (times->count > 0 && !always && ns <= times->list[times->count - 1].ns + times->step_ns)
-        return;
     if (times->count == TIMES_MOST)
         thin_out(times);
     if (times->count == times->capacity) {
@@ -38,10 +36,21 @@ void rvli_times_note(rvli_times *times, uint64_t ns, int always)
         times->list = list;
         times->capacity = capacity;
     }
-    int64_t us = wall_us();
-    if (times->count > 0 && us < times->list[times->count - 1].us)
-        us = times->list[times->count - 1].us; /* somebody has set the clock back */
     times->list[times->count++] = (struct rvli_time){ns, us};
+}
+
+void rvli_times_note(rvli_times *times, uint64_t ns)
+{
+    const struct rvli_time *last = times->count > 0 ? &times->list[times->count - 1] : NULL;
+    if (last != NULL && ns <= last->ns + times->step_ns)
+        return;
+    int64_t us = wall_us();
+    add(times, ns, last != NULL && us < last->us ? last->us : us); /* clocks are set back */
+}
+
+void rvli_times_mark(rvli_times *times, uint64_t ns, int64_t us)
+{
+    add(times, ns, us != 0 ? us : wall_us());
 }
 
 /* How many show less than ns; or, with_equal, at most. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simcuda/driver/polled.h"
 #include "simcuda/nccl/carry.h"
 #include "simcuda/nccl/comm.h"
 #include "simcuda/nccl/reduce.h"
@@ -83,6 +84,7 @@ static const void *part_of(const void *from, int rank, size_t bytes)
 static rvli_nccl_result launch(rvli_comm *comm, size_t bytes, CUstream stream)
 {
     uint64_t group = rvli_group_number();
+    rvli_polled_collective(stream);
     if (comm->ranks == 1 || bytes == 0 || (group != 0 && comm->group == group))
         return RVLI_NCCL_SUCCESS;
     rvli_nccl_result result = rvli_nccl_driven(rvli_library_kernel(stream));

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "simcuda/driver/client.h"
+#include "simcuda/driver/polled.h"
 #include "simcuda/nccl/comm.h"
 
 #define TIMEOUT_USUAL_S 600
@@ -642,6 +643,7 @@ rvli_nccl_result ncclCommFinalize(rvli_comm *comm)
         result = rvli_comm_check_ready(comm);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
+    rvli_polled_end(); /* its watchdog waits for what it has not seen done */
     rvli_comm_give_memory(comm);
     comm->state = RVLI_COMM_OVER;
     return RVLI_NCCL_SUCCESS;

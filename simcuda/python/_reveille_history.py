@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import importlib
 import os
 import pickle
 import sys
@@ -82,6 +83,30 @@ def _memory(tensor, found, depth=0):
 
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
+
+
+class _NoInductor:
+    """Stands for torch._inductor where it is not there yet.
+
+    PyTorch looks up lines of compiled code when it writes its history, and asks for that module. That would import it, in
+    seconds, and in a thread of ours: a program that imports it at the same moment would get half a module.
+    """
+
+    def __init__(self):
+        self.writer = threading.get_ident()
+
+    def __enter__(self):
+        if "_inductor" not in vars(torch):
+            torch._inductor = self
+
+    def __exit__(self, *_):
+        if vars(torch).get("_inductor") is self:
+            del torch._inductor
+
+    def __getattr__(self, name):
+        if threading.get_ident() == self.writer:
+            raise AttributeError(name)
+        return getattr(importlib.import_module("torch._inductor"), name)
 
 
 class _Budget:
@@ -178,7 +203,8 @@ class History:
                 since, before = time.perf_counter(), self.counted
                 self.phase("between")
                 self.look(always=True)
-                snapshot = torch.cuda.memory._snapshot()
+                with _NoInductor():
+                    snapshot = torch.cuda.memory._snapshot()
                 snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *self.notes()]
                 self.files = min(self.files + 1, FILES_MOST)
                 path = os.path.join(FOLDER, f"{quote(_name().decode(), safe='')}.{self.files}.pickle")

@@ -3,9 +3,8 @@
 
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
 small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
-(_reveille_refusals.py), and ranges of record_function become stages (_reveille_stages.py). It also runs
-the sitecustomize that it
-hides, if there is one.
+(_reveille_refusals.py), a race of DDP ends in one way (_reveille_races.py), and ranges of record_function become
+stages (_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
 """
 
 import importlib
@@ -25,6 +24,7 @@ TENSORS = {
     "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
     "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
 }
+RACES = {"torch.nn.parallel.distributed": [("_reveille_races", "watch", "DDP's first bucket goes early or late")]}
 HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
 
@@ -80,5 +80,5 @@ if os.environ.get("REVEILLE_MACHINE"):
     contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
     stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
     history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, *stages, *history, *contents))
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, *stages, *history, *contents))
 _run_hidden()

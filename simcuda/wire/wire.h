@@ -9,7 +9,7 @@
  *
  * A request is answered, except for RVLI_WIRE_ENTER, RVLI_WIRE_LEAVE, RVLI_WIRE_CONTEXT_GIVE,
  * RVLI_WIRE_REFUSED, RVLI_WIRE_POOL, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
- * RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for those.
+ * RVLI_WIRE_UNKNOWN, RVLI_WIRE_RACE and RVLI_WIRE_TAKEN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 8u
+#define RVLI_WIRE_VERSION 9u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -49,20 +49,22 @@ static inline uint32_t rvli_wire_network(void)
 }
 
 typedef enum rvli_wire_kind {
-    RVLI_WIRE_HELLO = 1,    /* bytes: the version; text: the program; with ranks 1,
-                               rank: its launcher's. -> count: devices */
-    RVLI_WIRE_DEVICE,       /* device -> total_bytes, text: the profile's name, "" if it has none;
-                               streams_bytes, graph_bytes, kernel_bytes: of the profile */
-    RVLI_WIRE_CONTEXT,      /* device: the driver takes its own share there for a context */
-    RVLI_WIRE_ALLOC,        /* device, bytes, text: the tag -> id */
-    RVLI_WIRE_FREE,         /* id; no answer */
-    RVLI_WIRE_MEMORY,       /* device -> free_bytes, total_bytes */
-    RVLI_WIRE_HOST_TAKE,    /* bytes of pinned host memory */
-    RVLI_WIRE_HOST_GIVE,    /* bytes; no answer */
+    RVLI_WIRE_HELLO = 1, /* bytes: the version; text: the program; with ranks 1,
+                            rank: its launcher's. -> count: devices */
+    RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none;
+                            streams_bytes, graph_bytes, kernel_bytes: of the profile */
+    RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there for a context */
+    RVLI_WIRE_ALLOC,     /* device, bytes, text: the tag -> id */
+    RVLI_WIRE_FREE,      /* id; no answer */
+    RVLI_WIRE_MEMORY,    /* device -> free_bytes, total_bytes */
+    RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
+    RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
+    /* Marks of stages, with bytes: the process's wall clock then, in microseconds since 1970. */
     RVLI_WIRE_STAGE,        /* text: a flat stage of the process begins */
     RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; no answer */
     RVLI_WIRE_LEAVE,        /* id: it ends; no answer */
     RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
+    RVLI_WIRE_RACE,         /* text: what a card may do instead of what is done here; no answer */
     RVLI_WIRE_CONTEXT_GIVE, /* device: a context is destroyed; no answer */
     RVLI_WIRE_REFUSED, /* device (-1: host memory), bytes: asked for, id: free, text: the line of
                           the program: its own allocator has refused; no answer */

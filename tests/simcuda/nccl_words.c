@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "nccl_contents.h"
+#include "nccl_polled.h"
 #include "simcuda/nccl/nccl.h"
 
 #define RANKS_MAX 8
@@ -409,6 +410,8 @@ static int act_waiting(char **words)
         return say((rvli_nccl_result)cudaMemcpy(allocated, words, 1, cudaMemcpyDefault)), 1;
     if (strcmp(words[0], "query") == 0)
         return query(), 1;
+    if (strcmp(words[0], "polled") == 0)
+        return nccl_polled(comm, find), 1;
     if (strcmp(words[0], "syncdevice") == 0)
         return say((rvli_nccl_result)cudaDeviceSynchronize()), 1;
     if (strcmp(words[0], "syncevent") == 0)

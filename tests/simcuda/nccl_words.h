@@ -27,6 +27,7 @@
  *     malloc BYTES  free            copy    a byte to it from host memory, by cudaMemcpy
  *     query         what queries answer of the stream, of an event and of a stream behind it, what
  *                   cudaEventElapsedTime does, and the last error after all that
+ *     polled        what PyTorch's watchdog sees (nccl_polled.h)
  *     syncblocking  waits for an empty stream that blocks
  *     syncnothing   first: records an event; then waits for it, and for an empty stream that does
  *                   not block

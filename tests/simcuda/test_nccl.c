@@ -411,6 +411,19 @@ static void memory_for_programs(void **state)
 
 /* ---- Bad calls ---- */
 
+/* Without the first look hidden, DDP's first bucket would go as the clock has it. */
+static void a_watchdog_sees_what_it_is_shown(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        assert_int_equal(run_ranks(ranks, ranks == 1 ? "init id $1 1 polled destroy"
+                                                     : "init id $1 2 polled destroy"),
+                         0);
+        check_line(1, "0");
+        check_line(2, "d d h d h 1 d h d d ");
+    }
+}
+
 static void bad_operations(void **state)
 {
     (void)state;
@@ -462,6 +475,7 @@ int main(void)
         cmocka_unit_test(no_room_for_a_communicator),
         cmocka_unit_test(no_room_to_resume),
         cmocka_unit_test(memory_for_programs),
+        cmocka_unit_test(a_watchdog_sees_what_it_is_shown),
         cmocka_unit_test(bad_operations),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

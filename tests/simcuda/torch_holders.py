@@ -63,7 +63,26 @@ def inside(how):
         torch.distributed.destroy_process_group()
 
 
+# The history must not import the compiler: a thread of it would, beside the program.
+LEAN = """
+import atexit, sys
+atexit.register(lambda: print("compiler", "torch._dynamo" in sys.modules))
+import torch
+torch.zeros(8, device="cuda")
+assert isinstance(torch._inductor.__name__, str) if len(sys.argv) > 1 else True
+"""
+
+
+def is_compiler_imported(command, *arguments):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", LEAN, *arguments], stdout=subprocess.PIPE,
+                          text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1])["holders"], "nothing was followed"
+    return "compiler True" in done.stdout
+
+
 def main(command):
+    assert not is_compiler_imported(command)
+    assert is_compiler_imported(command, "asks for it")
     for how in sys.argv[2:] or ("plain", "checkpoint", "compile", "fsdp"):
         many = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if how == "fsdp" else []
         done = subprocess.run([command, "run", "--json", "--gpus", str(1 + (how == "fsdp")), "--", sys.executable, *many, __file__,

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""A race in PyTorch, which ends in the same way in every simulated run.
+
+DistributedDataParallel reduces its first backward pass by one bucket of the size of all gradients, and then makes new
+ones. The group of NCCL holds the first until a thread of its own, which looks every 100 ms, has seen that the reduction
+is done, and then until the next collective. So on a card the bucket goes before the second forward pass, or not before
+the second backward pass, which takes more: as the clock has it. Here it is always the latter: that thread sees nothing
+until the second backward pass begins, and looks then (simcuda/driver/polled.h).
+"""
+
+import atexit
+import ctypes
+import os
+
+import torch
+
+_DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
+_driver = ctypes.CDLL(_DRIVER)  # it waits without Python's lock
+_driver.rvli_polled_note.argtypes = (ctypes.c_char_p,)
+PASSES = 2  # of each model: the one behind the first bucket, and one behind the first of the new ones
+OTHER_WAY = (
+    b"DistributedDataParallel may free the bucket of its first backward pass before the second forward pass, "
+    b"and then takes less: it is a race, and here it always waits for the second backward pass"
+)
+
+
+class _Passes:
+    """How many passes of backward are still looked at."""
+
+    left = 0
+    followed = told = False
+
+
+def _hold(model):
+    if model.find_unused_parameters and not model.static_graph:
+        return  # it keeps its first buckets
+    if not _Passes.followed:
+        _Passes.followed = True
+        atexit.register(_driver.rvli_polled_end)
+        _follow_passes()
+    _driver.rvli_polled_begin()
+    _Passes.left += PASSES
+
+
+def _show():
+    """What was reduced by passes before this one is now seen to be done."""
+    if _driver.rvli_polled_show() == 0:
+        return
+    if not _Passes.told:
+        _Passes.told = True
+        _driver.rvli_polled_note(OTHER_WAY)
+    _Passes.left -= 1
+    if _Passes.left == 0:
+        _driver.rvli_polled_end()
+
+
+def _follow_passes():
+    engine = torch.autograd._engine_run_backward
+
+    def show_and_run(*args, **kwargs):
+        if _Passes.left > 0:
+            _show()
+        return engine(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = show_and_run
+
+
+def watch(distributed):
+    """torch.nn.parallel.distributed was imported."""
+    model = distributed.DistributedDataParallel
+    begin = model.__init__
+
+    def begin_and_hold(self, *args, **kwargs):
+        begin(self, *args, **kwargs)
+        _hold(self)
+
+    model.__init__ = begin_and_hold
