@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """FakeGPU's published cases, on simulated GPUs, beside what its pages say a card needed.
 
-    fakegpu_cases.py REVEILLE PYTHON        PYTHON has PyTorch and transformers
-    fakegpu_cases.py --case NAME            the program of a case itself (reveille run starts it)
+    fakegpu_cases.py REVEILLE PYTHON [NAME...]   PYTHON has PyTorch and transformers
+    fakegpu_cases.py --case NAME                 the program of a case itself (reveille run starts it)
 
 The cases and the card's peaks are those of FanBB2333/FakeGPU, docs/llm-sft-memory-estimation.md (RTX PRO 5000
 and RTX 3090 Ti, PyTorch 2.8 and 2.12, 2026-07-21): supervised fine-tuning of Qwen3.5, bf16, one sequence, AdamW
@@ -36,7 +36,8 @@ def model_of(torch, hidden, intermediate, parameters):
         num_key_value_heads=2, linear_num_value_heads=16, tie_word_embeddings=True, use_cache=False)  # fmt: skip
     config._attn_implementation = "sdpa"
     torch.set_default_dtype(torch.bfloat16)
-    model = Qwen3_5ForCausalLM(config)
+    with torch.device("cuda"):
+        model = Qwen3_5ForCausalLM(config)
     assert sum(each.numel() for each in model.parameters()) == parameters
     return model.train()
 
@@ -62,7 +63,7 @@ def run_case(name):
     model = model_of(torch, *shape)
     if checkpoints:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model = sharded(torch, model) if ranks > 1 else model.cuda()
+    model = sharded(torch, model) if ranks > 1 else model
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     torch.cuda.reset_peak_memory_stats()
     for _ in range(micro_batches):
@@ -96,7 +97,8 @@ def main():
         return run_case(sys.argv[2])
     wrong = 0
     print(f"{'case':36} {'card, GiB':>10} {'simulated':>10} {'off':>8} {'FakeGPU off':>12}")
-    for name, (*_, card_gib, their_percent) in CASES.items():
+    for name in sys.argv[3:] or CASES:
+        *_, card_gib, their_percent = CASES[name]
         gib = measured(sys.argv[1], sys.argv[2], name) / 2**30
         percent = (gib / card_gib - 1) * 100
         wrong += abs(percent) > ERROR_PERCENT_MAX
