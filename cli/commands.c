@@ -13,7 +13,8 @@ const subcommand commands[] = {
     {&check_spec, command_check},     {&compare_spec, command_compare},
     {&report_spec, command_report},   {&snapshot_spec, command_snapshot},
     {&devices_spec, command_devices}, {&calibrate_spec, command_calibrate},
-    {&store_spec, command_store},     {&completion_spec, command_completion},
+    {&store_spec, command_store},     {&sleep_spec, command_sleep},
+    {&wake_spec, command_wake},       {&completion_spec, command_completion},
     {&manual_spec, command_manual},   {NULL, NULL},
 };
 
@@ -58,6 +59,7 @@ const command_spec reveille_spec = {
                 "reveille-plan(1), reveille-check(1), reveille-compare(1), reveille-report(1), "
                 "reveille-snapshot(1), "
                 "reveille-devices(1), reveille-calibrate(1), reveille-store(1), "
+                "reveille-sleep(1), reveille-wake(1), "
                 "reveille-completion(1), reveille-manual(1)",
 };
 

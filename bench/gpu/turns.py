@@ -17,7 +17,7 @@ ways, a JSON line for each turn:
   sleep   reveille.sleep() of one, reveille.wake() of the other, the token
   unpin   the same, with host backups not registered while they sleep
   pause   reveille.pause(), reveille.resume(): contexts and graphs of both stay on the card
-  restart the one ends, the other is started anew; its weights are made and not read, so a real one takes longer
+  restart the one ends, and another is started; its weights are made and not read, so a real one takes longer
   driver  the driver's checkpoint of the awake process alone; one process off, then back; its cache has 1 GiB
 """
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "hooks/region/guard.h"
+#include "reveille/control.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(rvli_saved_context *) contexts; /* added at the front, never removed */
@@ -82,6 +83,8 @@ static rvl_status open_context(rvli_saved_context *in)
     in->granularity_bytes = info.granularity_bytes;
     if (status == RVL_OK)
         status = rvl_context_set_guard(in->context, &rvli_hooks_guard);
+    if (status == RVL_OK && settings->control)
+        status = rvl_control_open(NULL);
     return status;
 }
 

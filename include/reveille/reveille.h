@@ -4,6 +4,7 @@
 #define REVEILLE_REVEILLE_H
 
 #include "reveille/context.h"
+#include "reveille/control.h"
 #include "reveille/cuda.h"
 #include "reveille/guard.h"
 #include "reveille/listen.h"

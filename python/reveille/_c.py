@@ -62,6 +62,8 @@ RESUME_BY_PIECES = 2
 SLEEP_DISCARD = 1
 SLEEP_SHARED_EVENTS = 2
 SLEEP_UNPIN = 4
+CONTROL_SLEEP = 1
+CONTROL_WHY_BYTES = 256
 WAKE_UP_PAUSED = 1
 SIM_OVERCOMMIT = 1
 REPLAY_PARTIAL = 1
@@ -128,6 +130,27 @@ class Error(Sized):
         ("file", c_char * 1024),
         ("column", c_uint32),
         ("reserved", c_uint32),
+    ]
+
+
+class ControlRequest(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("verb", c_int),
+        ("reserved", c_uint32),
+        ("flags", c_uint64),
+        ("timeout_ns", c_uint64),
+    ]
+
+
+ControlFunction = CFUNCTYPE(c_int, c_void_p, POINTER(ControlRequest), c_void_p)
+
+
+class ControlOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("move", ControlFunction),
+        ("user", c_void_p),
     ]
 
 
@@ -599,6 +622,8 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
     "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),
+    "rvl_control_open": (c_int, [POINTER(ControlOptions)]),
+    "rvl_control_close": (c_int, []),
     "rvl_sleep": (c_int, [c_void_p, POINTER(SleepOptions)]),
     "rvl_wake_up": (c_int, [c_void_p, POINTER(WakeUpOptions)]),
     "rvl_context_is_asleep": (c_bool, [c_void_p]),

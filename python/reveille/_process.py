@@ -152,7 +152,11 @@ class Saver:
     @property
     def hook(self) -> Hook:
         """The hook library, opened at the first use."""
-        self._hook = self._hook or _hooks.open_hook(self._wanted)  # two threads open the same one
+        if self._hook is None:
+            self._hook = _hooks.open_hook(self._wanted)  # two threads open the same one
+            from . import control
+
+            control.open_if_asked()
         return self._hook
 
     def contexts_in_use(self) -> Iterator[HookContext]:

@@ -12,11 +12,11 @@ from pathlib import Path
 # Acts on the whole library or on memory: the noun is understood.
 PLAIN = {"alloc", "free", "pause", "resume", "sleep", "stage", "step", "last_error", "version",
          "wake_up"}
-NOUNS = """address allocation backup clock communicator context cuda device external hooks host import listener model
+NOUNS = """address allocation backup clock communicator context control cuda device external hooks host import listener model
 model_step pause process profile record replay resume size sleep snapshot stage state status store string tag
 verdict timeline trace trace_reader trace_writer transition wake_up""".split()
 # What a call does, as the word behind its noun.
-VERBS = """abort add allow begin cancel check close commit copy define discard export fill find finish flush forbid forecast
+VERBS = """abort add allow ask begin cancel check close commit copy define discard export fill find finish flush forbid forecast
 end free get load make mark next open parse pause prepare refuse release remove replay resume run serve set stage start step stop
 synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.

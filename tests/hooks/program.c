@@ -59,6 +59,7 @@ static void open_hook(bool preload)
     FIND(rvl_pause);
     FIND(rvl_resume);
     FIND(rvl_host_get_memory);
+    FIND(rvl_control_ask);
 #undef FIND
 }
 

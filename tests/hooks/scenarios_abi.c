@@ -280,6 +280,18 @@ static void keep_none(void)
     EXPECT(holds(at, 1), true);
 }
 
+/* Others may have the process sleep if REVEILLE_CONTROL says so. A flag that nobody knows shows it. */
+static void control(void)
+{
+    const char *asked = getenv("REVEILLE_CONTROL");
+    const rvl_control_request request = {
+        .struct_size = sizeof request, .verb = RVL_CONTROL_SLEEP, .flags = 1u << 20};
+    uint8_t *at = in_region("r", HOST, 0, 17);
+    EXPECT(h.rvl_control_ask(getpid(), &request, NULL),
+           asked != NULL ? RVL_ERR_VERSION : RVL_ERR_NOT_FOUND);
+    EXPECT(holds(at, 17), true);
+}
+
 /* With REVEILLE_STORE. */
 static void in_store(void)
 {
@@ -554,6 +566,7 @@ const scenario abi_scenarios[] = {
     SCENARIO(retained_free),
     SCENARIO(reclaim),
     SCENARIO(keep_none),
+    SCENARIO(control),
     SCENARIO(in_store),
     SCENARIO(store_full),
     SCENARIO(disk),

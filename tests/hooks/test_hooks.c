@@ -187,6 +187,14 @@ static void test_host_backups(void **state)
         {.scenario = "keep_none", .modes = BOTH, .environment = {"RVL_HOST_KEEP=none"}});
 }
 
+static void test_sleep_from_outside(void **state)
+{
+    (void)state;
+    RUN({.scenario = "control", .modes = BOTH},
+        {.scenario = "control", .modes = BOTH, .environment = {"REVEILLE_CONTROL=1"}},
+        REFUSED("REVEILLE_CONTROL=maybe", "REVEILLE_CONTROL"));
+}
+
 /* A store in the test's folder. Answers its process. */
 static pid_t start_store(const char *path, uint64_t budget_bytes)
 {
@@ -352,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_environment_that_is_not_understood),
         cmocka_unit_test(test_pausing),
         cmocka_unit_test(test_host_backups),
+        cmocka_unit_test(test_sleep_from_outside),
         cmocka_unit_test(test_backups_in_a_store),
         cmocka_unit_test(test_disk_backups),
         cmocka_unit_test(test_memory_that_is_short),

@@ -4,11 +4,12 @@
 The C library's own part is in tests/core/test_sleep.c and tests/cuda/test_cuda_sleep.c.
 """
 
+import ctypes
 import threading
 
 import pytest
 import reveille
-from reveille import _asleep, _c, _together
+from reveille import _asleep, _c, _together, control
 from reveille.errors import Busy, InvalidArgument, InvalidState, JobAborted, NotSupported
 
 
@@ -224,3 +225,45 @@ def test_what_is_asked_of_the_library(monkeypatch):
         reveille.sleep(**options)
         reveille.wake()
     assert asked == [0, _c.SLEEP_DISCARD, _c.SLEEP_SHARED_EVENTS, _c.SLEEP_UNPIN] == [0, 1, 2, 4]
+
+
+def test_requests_from_outside(monkeypatch):
+    asked, why = [], ctypes.create_string_buffer(_c.CONTROL_WHY_BYTES)
+    monkeypatch.setattr(_asleep, "sleep", lambda **options: asked.append(options))
+    monkeypatch.setattr(_asleep, "wake", lambda **options: asked.append(options))
+    opened = []
+
+    class Core:
+        def rvl_control_open(self, options):
+            opened.append(options._obj.move)
+            return 0
+
+    monkeypatch.setattr(_c, "core", Core)
+    allowed = [True]
+
+    def before(verb):
+        if not allowed[0]:
+            raise ValueError(f"no {verb}: " + "x" * 300)
+
+    control.open(before)
+
+    def ask(verb, flags=0, timeout_ns=0):
+        request = _c.ControlRequest(verb=verb, flags=flags, timeout_ns=timeout_ns)
+        why.value = b""
+        return opened[-1](None, request, why)
+
+    assert ask(1, _c.SLEEP_UNPIN | _c.SLEEP_DISCARD) == 0
+    assert ask(2, _c.WAKE_UP_PAUSED, 2_000_000_000) == 0
+    sleeping = {"discard": True, "shared_events": False, "unpin": True, "timeout": 10.0}
+    assert asked == [sleeping, {"paused": True, "timeout": 2.0}]
+    allowed[0] = False
+    assert ask(1) == Busy.STATUS and why.value == b"no sleep: " + b"x" * 245
+    control.open()
+    monkeypatch.setattr(_asleep, "sleep", lambda **_: (_ for _ in ()).throw(NotSupported("managed")))
+    assert ask(1) == NotSupported.STATUS and why.value == b"managed"
+    monkeypatch.setenv("REVEILLE_CONTROL", "maybe")
+    with pytest.raises(InvalidArgument, match="REVEILLE_CONTROL='maybe'"):
+        control.open_if_asked()
+    monkeypatch.setenv("REVEILLE_CONTROL", "0")
+    control.open_if_asked()
+    assert len(opened) == 2

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reveille sleep and reveille wake: another process off its devices, and back.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "command.h"
+#include "options.h"
+#include "reveille/control.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+
+typedef struct arguments {
+    uint64_t flags;
+    uint32_t timeout_s;
+} arguments;
+
+#define OPTION_OF_TIMEOUT(text, default_text)                                                      \
+    {                                                                                              \
+        .kind = OPTION_NUMBER, .name = "timeout", .value = "SECONDS", .least = 0, .most = 86400,   \
+        .usual = (default_text), .field = offsetof(arguments, timeout_s), .help = (text),          \
+    }
+#define OPTION_OF_FLAG(named, mask, text, default_text)                                            \
+    {                                                                                              \
+        .kind = OPTION_FLAG, .name = (named), .bit = (mask), .field = offsetof(arguments, flags),  \
+        .usual = (default_text), .help = (text),                                                   \
+    }
+
+#define EXITS                                                                                      \
+    (const text_entry[])                                                                           \
+    {                                                                                              \
+        {"0", "done, or it was so already"},                                                       \
+            {"2", "bad usage, no such process, or it does not listen to this user"},               \
+            {"3",                                                                                  \
+             "the process refuses, or has no room: a line says why, and nothing has changed"},     \
+            {"1", "the process ended meanwhile, gives no answer, or was lost"},                    \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+
+const command_spec sleep_spec = {
+    .name = "sleep",
+    .summary = "take another process off its GPUs",
+    .usage = "[--timeout SECONDS] [--discard] [--unpin] PID",
+    .description =
+        "Has a process sleep: all its tags are paused, and the driver takes the rest of it off its "
+        "GPUs, with contexts and graphs. Nothing of it is left there until `reveille wake`.\n\n"
+        "The process must listen: it calls `rvl_control_open()` or `reveille.control.open()`, or "
+        "runs under Reveille's hooks with `REVEILLE_CONTROL=1`. It is to be idle: while it sleeps, "
+        "a call of CUDA waits or ends it. Only processes of the same user are asked.",
+    .options =
+        (const option_spec[]){
+            OPTION_OF_TIMEOUT("how long to wait for its calls under way, and then for its GPUs",
+                              "10"),
+            OPTION_OF_FLAG("discard", RVL_SLEEP_DISCARD, "without contents",
+                           "keep what has a backup"),
+            OPTION_OF_FLAG("unpin", RVL_SLEEP_UNPIN,
+                           "have the driver forget host backups meanwhile", "they stay registered"),
+            {.kind = OPTION_END},
+        },
+    .exits = EXITS,
+    .examples = (const text_entry[]){{"reveille sleep 4711 && reveille wake 4712",
+                                      "Hand a card from one engine to another."},
+                                     {NULL, NULL}},
+    .see_also = "reveille-wake(1), rvl_sleep(3), rvl_control_open(3)",
+};
+
+const command_spec wake_spec = {
+    .name = "wake",
+    .summary = "bring a process that sleeps back to its GPUs",
+    .usage = "[--timeout SECONDS] [--paused] PID",
+    .description =
+        "Brings a process back that sleeps, and resumes the tags that the sleep has paused. "
+        "Addresses, graphs and streams are as before. Where its GPUs have no room for it, it "
+        "sleeps "
+        "on.",
+    .options =
+        (const option_spec[]){
+            OPTION_OF_TIMEOUT("how long to wait for others to free memory", "do not wait"),
+            OPTION_OF_FLAG("paused", RVL_WAKE_UP_PAUSED, "leave its tags paused", "resume them"),
+            {.kind = OPTION_END},
+        },
+    .exits = EXITS,
+    .examples = (const text_entry[]){{"reveille wake --timeout 30 4712",
+                                      "Wait for half a minute until there is room."},
+                                     {NULL, NULL}},
+    .see_also = "reveille-sleep(1), rvl_sleep(3), rvl_control_open(3)",
+};
+
+static int status_of(rvl_status status)
+{
+    switch (status) {
+    case RVL_ERR_NOT_FOUND:
+    case RVL_ERR_INVALID:
+        return EXIT_BAD_INPUT;
+    case RVL_ERR_IO:
+    case RVL_ERR_DEVICE_LOST:
+    case RVL_ERR_HOST_OOM:
+        return EXIT_INTERNAL;
+    default:
+        return EXIT_DOES_NOT_FIT;
+    }
+}
+
+static int explain(const command_spec *command, rvl_status status)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    (void)rvl_last_error(&error);
+    complain(EXIT_DOES_NOT_FIT, "%s: %s", command->name, error.message);
+    return status_of(status);
+}
+
+static bool read_process(const char *text, int *process_out)
+{
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    *process_out = (int)value;
+    return errno == 0 && end != text && *end == '\0' && value > 0 && value <= INT_MAX;
+}
+
+static int ask(const command_spec *command, rvl_control_verb verb, int argc, char **argv)
+{
+    arguments parsed = {0};
+    option_line line;
+    int process = 0;
+    rvl_control_answer answer = {.struct_size = sizeof answer};
+    if (!options_parse(command, argc, argv, &parsed, &line))
+        return line.status;
+    if (line.first != argc - 1 || !read_process(argv[line.first], &process))
+        return options_refuse(command, "%s: one PID is needed, a number of a process",
+                              command->name);
+    const rvl_control_request request = {.struct_size = sizeof request,
+                                         .verb = verb,
+                                         .flags = parsed.flags,
+                                         .timeout_ns = parsed.timeout_s * SECOND_NS};
+    rvl_status status = rvl_control_ask(process, &request, &answer);
+    if (status != RVL_OK)
+        return explain(command, status);
+    const char *now = verb == RVL_CONTROL_SLEEP ? "asleep" : "awake";
+    if (answer.changed)
+        say("process %d is %s after %.2f s\n", process, now,
+            (double)answer.time_ns / (double)SECOND_NS);
+    else
+        say("process %d is %s already\n", process, now);
+    return EXIT_FITS;
+}
+
+int command_sleep(int argc, char **argv)
+{
+    return ask(&sleep_spec, RVL_CONTROL_SLEEP, argc, argv);
+}
+
+int command_wake(int argc, char **argv)
+{
+    return ask(&wake_spec, RVL_CONTROL_WAKE_UP, argc, argv);
+}
