@@ -140,14 +140,16 @@ const command_spec run_spec = {
                      "without a value: always, every ten seconds where stderr is no terminal"},
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
-                                  {"3", "COMMAND succeeded, and a stage is over its budget, or "
-                                        "a request was refused and `--no-refusals` is given"},
-                                  {"2", "bad usage, the command cannot be run, or it succeeded "
-                                        "without using CUDA (see --no-gpu-ok) or without a stage "
-                                        "that a budget names"},
-                                  {"1", "an internal failure"},
-                                  {NULL, NULL}},
+    .exits =
+        (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
+                             {"3", "COMMAND succeeded, and a stage is over its budget, or "
+                                   "a request was refused and `--no-refusals` is given, or a rank "
+                                   "waited for one that left or never came"},
+                             {"2", "bad usage, the command cannot be run, or it succeeded "
+                                   "without using CUDA (see --no-gpu-ok) or without a stage "
+                                   "that a budget names"},
+                             {"1", "an internal failure"},
+                             {NULL, NULL}},
     .examples =
         (const text_entry[]){
             {"reveille run python train.py", "A program on one simulated H200."},
@@ -259,7 +261,8 @@ static int show(arguments *parsed, const char *trace)
         .print = history_print, .write_json = history_write_json, .user = &parsed->history};
     int shown = replay_show(replay, &progress, &parsed->view, &more);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
-    int code = within_budgets(replay) && !refused ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    int code = within_budgets(replay) && !refused && !verdict_waits(replay) ? EXIT_FITS
+                                                                            : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
     if (shown != 0)
         return shown;

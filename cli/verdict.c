@@ -68,6 +68,12 @@ bool verdict_print(const rvl_replay *replay)
     return text != NULL;
 }
 
+bool verdict_waits(const rvl_replay *replay)
+{
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    return rvl_replay_get_verdict(replay, &verdict) == RVL_OK && verdict.waits != NULL;
+}
+
 bool verdict_has_refusals(const rvl_replay *replay)
 {
     rvl_verdict verdict = {.struct_size = sizeof verdict};

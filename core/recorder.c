@@ -281,7 +281,7 @@ rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *user_refus
 }
 
 rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
-                          uint64_t missed)
+                          uint64_t missed, const char *waits)
 {
     rvl_status status = rvli_context_check(context);
     bool signal = flags == RVL_ENDED_BY_SIGNAL;
@@ -292,6 +292,9 @@ rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t f
     if (status == RVL_OK && (exit_status > (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) ||
                              (signal && exit_status == 0)))
         status = rvli_error(RVL_ERR_INVALID, "an exit status is 0 to 255, a signal 1 to 64");
+    if (status == RVL_OK && waits != NULL &&
+        (waits[0] == '\0' || strlen(waits) > RVLI_TRACE_NAME_BYTES_MAX))
+        status = rvli_error(RVL_ERR_INVALID, "what is waited for is a text of 1 to 255 bytes");
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
@@ -299,6 +302,7 @@ rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t f
         write_event(context, &(rvl_trace_event){.kind = RVL_EVENT_ENDED,
                                                 .bytes = missed,
                                                 .process = context->processes[0]->name,
+                                                .name = waits,
                                                 .exit_status = exit_status,
                                                 .flags = flags});
     rvli_unlock(context);

@@ -439,20 +439,26 @@ static bool free_field(rvli_cursor *cursor, rvl_trace_event *event)
     return event->free_bytes <= BYTES_MAX || fail_at(cursor, begin, "a size of 2^63 bytes or more");
 }
 
+static bool text_option(rvli_cursor *cursor, rvli_trace_file *file, const char *which,
+                        rvl_trace_event *event)
+{
+    rvli_name *text;
+    if (!option(cursor, which))
+        return true;
+    if (!name(cursor, file->names, &text))
+        return false;
+    event->name = text->text;
+    return true;
+}
+
 static bool refuse_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
-    rvli_name *at;
     if (!place_field(cursor, file, event) || !bytes_field(cursor, event, false) ||
         !free_field(cursor, event) || !tag_field(cursor, file, event))
         return false;
     if (option(cursor, RVLI_WORD_BY_ALLOCATOR))
         event->flags = RVL_REFUSE_BY_ALLOCATOR;
-    if (option(cursor, RVLI_WORD_AT)) {
-        if (!name(cursor, file->names, &at))
-            return false;
-        event->name = at->text;
-    }
-    return newer_options(cursor, file);
+    return text_option(cursor, file, RVLI_WORD_AT, event) && newer_options(cursor, file);
 }
 
 static bool missed_option(rvli_cursor *cursor, rvl_trace_event *event)
@@ -465,7 +471,7 @@ static bool missed_option(rvli_cursor *cursor, rvl_trace_event *event)
 }
 
 /* exit=N, or signal=N. */
-static bool ended_fields(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
+static bool ended_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     uint64_t status;
     bool signal = option(cursor, RVLI_WORD_SIGNAL);
@@ -482,7 +488,7 @@ static bool ended_fields(rvli_cursor *cursor, const rvli_trace_file *file, rvl_t
     event->flags = signal ? RVL_ENDED_BY_SIGNAL : 0;
     if (option(cursor, RVLI_WORD_MISSED) && !missed_option(cursor, event))
         return false;
-    return newer_options(cursor, file);
+    return text_option(cursor, file, RVLI_WORD_WAITS, event) && newer_options(cursor, file);
 }
 
 static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)

@@ -462,7 +462,7 @@ static bool good_end(const rvl_trace_writer *writer, const rvl_trace_event *even
     return writer->minor >= RVLI_TRACE_MINOR_REFUSALS &&
            (event->flags & ~RVL_ENDED_BY_SIGNAL) == 0 &&
            event->exit_status <= (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) &&
-           !(signal && event->exit_status == 0);
+           !(signal && event->exit_status == 0) && (event->name == NULL || good_name(event->name));
 }
 
 static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *event,
@@ -537,6 +537,21 @@ static void write_refusal(rvl_trace_writer *writer, const rvl_trace_event *event
     }
 }
 
+static void write_how_ended(rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    add_text(writer,
+             event->flags & RVL_ENDED_BY_SIGNAL ? " " RVLI_WORD_SIGNAL : " " RVLI_WORD_EXIT);
+    add_number(writer, event->exit_status);
+    if (event->bytes > 0) {
+        add_text(writer, " " RVLI_WORD_MISSED);
+        add_number(writer, event->bytes);
+    }
+    if (event->name != NULL) {
+        add_text(writer, " " RVLI_WORD_WAITS);
+        add_name(writer, event->name);
+    }
+}
+
 static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
 {
     switch (event->kind) {
@@ -583,13 +598,7 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         write_refusal(writer, event);
         break;
     case RVL_EVENT_ENDED:
-        add_text(writer,
-                 event->flags & RVL_ENDED_BY_SIGNAL ? " " RVLI_WORD_SIGNAL : " " RVLI_WORD_EXIT);
-        add_number(writer, event->exit_status);
-        if (event->bytes > 0) {
-            add_text(writer, " " RVLI_WORD_MISSED);
-            add_number(writer, event->bytes);
-        }
+        write_how_ended(writer, event);
         break;
     default: /* step: nothing more */
         break;

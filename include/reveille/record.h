@@ -54,11 +54,13 @@ RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *re
 /*
  * Records how the command ended that the recording is of. flags: 0, and exit_status is 0 to 255;
  * RVL_ENDED_BY_SIGNAL, and it is the signal's number. missed: how many of its processes are not in
- * the recording, though they should be. Does nothing while nothing is recorded. Returns RVL_OK,
- * RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * the recording, though they should be. waits: a sentence of at most 255 bytes that says which
+ * process waited for what never came, so that on cards the command would not have ended well; NULL:
+ * none did. Does nothing while nothing is recorded. Returns RVL_OK, RVL_ERR_INVALID,
+ * RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
-                                  uint64_t missed);
+                                  uint64_t missed, const char *waits);
 
 /* A mark of one of a context's processes. */
 typedef struct rvl_mark {

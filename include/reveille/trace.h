@@ -35,7 +35,8 @@ extern "C" {
       "refuse")       /* process, thread, device (RVL_TRACE_HOST: host memory), bytes (asked for), \
                          free_bytes, tag, flags (RVL_REFUSE_*), name (where; may be NULL); 1.2 */  \
     X(ENDED, "ended") /* process, thread, exit_status or (RVL_ENDED_BY_SIGNAL) signal: how the     \
-                         command ended; bytes: how many of its processes the trace misses; 1.2 */
+                         command ended; bytes: how many of its processes the trace misses; name:   \
+                         who waited for what never came (may be NULL); 1.2 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -79,7 +80,8 @@ typedef struct rvl_trace_event {
     uint8_t reserved[3];
     const char *process;
     const char *tag;        /* NULL: untagged */
-    const char *name;       /* of a stage or range, cause of external bytes, or line of a refusal */
+    const char *name;       /* of a stage or range, cause of external bytes, line of a refusal, or
+                               what was waited for at the end */
     uint32_t file;          /* index of the file it was read from */
     uint32_t line;          /* from 1 */
     uint64_t free_bytes;    /* of a refusal: what was free */

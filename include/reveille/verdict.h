@@ -52,6 +52,7 @@ typedef struct rvl_verdict {
     uint64_t free_bytes;
     uint32_t exit_status;  /* of the command, or with by_signal its signal */
     uint32_t stage_number; /* the n-th stage of its name; 0: stage has it, or there is none */
+    const char *waits;     /* which process waited for what never came; NULL: none did */
     bool ended;            /* the trace says how the command ended */
     bool by_signal;
     uint8_t reserved[6];

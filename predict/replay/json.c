@@ -290,6 +290,8 @@ static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict
     set(said, "text", text_or_null(verdict->text), &ok);
     set(said, "spare_bytes", bytes_of(verdict->spare_bytes), &ok);
     set(said, "headroom_bytes", bytes_of(verdict->headroom_bytes), &ok);
+    if (verdict->waits != NULL)
+        set(said, "waits", text_or_null(verdict->waits), &ok);
     set(object, "verdict", said, &ok);
     set(object, "refused", refused_to_json(replay, &ok), &ok);
     if (verdict->ended)

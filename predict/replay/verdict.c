@@ -130,6 +130,7 @@ void rvli_outcome_note(rvl_replay *replay, rvli_refusal_open *process, const rvl
         outcome->by_signal = event->flags & RVL_ENDED_BY_SIGNAL;
         outcome->exit_status = event->exit_status;
         outcome->missed = event->bytes;
+        outcome->waits = event->name;
         break;
     default:
         break;
@@ -241,14 +242,36 @@ static void say_refusals(sentence *said, const rvl_verdict *verdict)
     say_request(said, verdict);
 }
 
+static bool ended_badly(const rvl_verdict *verdict)
+{
+    return verdict->ended && (verdict->by_signal || verdict->exit_status != 0);
+}
+
 static void say_out_of_memory(sentence *said, const rvl_verdict *verdict, bool recorded)
 {
     say(said, "out of memory: ");
     say_request(said, verdict);
-    if (recorded && verdict->ended && (verdict->by_signal || verdict->exit_status != 0)) {
+    if (recorded && ended_badly(verdict)) {
         say(said, "; the command ");
         say_end(said, verdict);
     }
+}
+
+static void say_failure(sentence *said, const rvl_verdict *verdict, const rvli_outcome *outcome)
+{
+    say(said, "no verdict: ");
+    size_t before = said->length;
+    if (outcome->other_device && outcome->deadly.number != 0)
+        say(said, "the command ran out of memory where it was recorded, and did not go on");
+    else if (outcome->missed > 0)
+        say(said, "the command had %" PRIu64 " process%s that found no simulated GPU",
+            outcome->missed, outcome->missed == 1 ? "" : "es");
+    else if (ended_badly(verdict)) {
+        say(said, "the command ");
+        say_end(said, verdict);
+    }
+    if (outcome->waits != NULL)
+        say(said, "%s%s", said->length > before ? "; " : "", outcome->waits);
 }
 
 static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
@@ -281,14 +304,7 @@ static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
         say_room(&said, verdict);
         break;
     case RVL_VERDICT_FAILED:
-        say(&said, "no verdict: the command ");
-        if (outcome->other_device && outcome->deadly.number != 0)
-            say(&said, "ran out of memory where it was recorded, and did not go on");
-        else if (outcome->missed > 0)
-            say(&said, "had %" PRIu64 " process%s that found no simulated GPU", outcome->missed,
-                outcome->missed == 1 ? "" : "es");
-        else
-            say_end(&said, verdict);
+        say_failure(&said, verdict, outcome);
         break;
     default:
         say(&said, "no verdict: it used no GPU");
@@ -375,7 +391,7 @@ static bool find_overcommit(const rvl_replay *replay, rvl_verdict *verdict)
 
 bool rvli_outcome_failed(const rvli_outcome *outcome)
 {
-    return outcome->deadly.number != 0 || outcome->missed > 0 ||
+    return outcome->deadly.number != 0 || outcome->missed > 0 || outcome->waits != NULL ||
            (outcome->ended && (outcome->by_signal || outcome->exit_status != 0));
 }
 
@@ -430,7 +446,8 @@ rvl_status rvl_replay_get_verdict(const rvl_replay *replay, rvl_verdict *verdict
                            .cured_count = outcome->cured,
                            .ended = outcome->ended,
                            .by_signal = outcome->by_signal,
-                           .exit_status = outcome->exit_status};
+                           .exit_status = outcome->exit_status,
+                           .waits = outcome->waits};
     find_room(replay, &verdict);
     verdict.kind = decide(replay, &verdict);
     write_text(outcome, &verdict);

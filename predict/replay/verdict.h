@@ -61,7 +61,8 @@ typedef struct rvli_outcome {
     bool by_signal;
     bool other_device; /* replayed on devices that are not the recorded ones */
     uint32_t exit_status;
-    uint64_t missed; /* processes of the command that are not in the trace */
+    uint64_t missed;   /* processes of the command that are not in the trace */
+    const char *waits; /* which process waited for what never came; NULL: none */
 } rvli_outcome;
 
 /* Notes an event of a process of a replay. */

@@ -330,10 +330,10 @@ CUresult cuCtxSynchronize(void)
     CUresult result = rvli_current_device(&device);
     if (result == CUDA_SUCCESS)
         result = rvli_capture_wait_context();
-    if (result == CUDA_SUCCESS) {
-        rvli_owed_settle_device(device);
+    if (result == CUDA_SUCCESS)
+        result = rvli_owed_settle_device(device);
+    if (result == CUDA_SUCCESS)
         rvli_pools_settle();
-    }
     return result;
 }
 

@@ -58,7 +58,7 @@ static CUresult copy_now(uint64_t to, uint64_t from, size_t bytes)
 {
     CUresult result = copy_on(NULL, to, from, bytes);
     if (result == CUDA_SUCCESS && bytes > 0 && !(on_device(to) && on_device(from)))
-        rvli_owed_settle_stream(NULL);
+        result = rvli_owed_settle_stream(NULL);
     return result;
 }
 

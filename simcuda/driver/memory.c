@@ -561,7 +561,9 @@ static CUresult free_waiting(uint64_t addr)
     rvli_range range;
     CUresult result = CUDA_SUCCESS;
     if (rvli_range_find(addr, &range) && range.base == addr && range.kind != RVLI_RANGE_POOL)
-        rvli_owed_settle_device(range.device);
+        result = rvli_owed_settle_device(range.device);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (rvli_range_find(addr, &range) && range.kind == RVLI_RANGE_GRAPH && range.base == addr)
         result = rvli_graph_memory_free(&range);
     else if (rvli_range_take(addr, RVLI_RANGE_POOL, &range))

@@ -141,71 +141,75 @@ void rvli_owed_depend(CUstream stream, CUevent event)
     pthread_mutex_unlock(&mutex);
 }
 
-/* What has come is owed no more. With wait, that is all in the end. */
-static bool settle_each(rvli_debts *of, rvli_debts *now, bool wait)
+/* What has come is owed no more. With wait, that is all in the end, or something never comes. */
+static rvli_owed_end settle_each(rvli_debts *of, rvli_debts *now, bool wait)
 {
     size_t come = 0;
-    for (size_t i = 0; i < now->count; i++)
-        if (now->each[i].have_come(&now->each[i], wait))
-            now->each[come++] = now->each[i];
-        else if (!wait)
-            break;
-    bool done = come == now->count;
+    rvli_owed_end end = RVLI_OWED_COME;
+    for (size_t i = 0; i < now->count && end == RVLI_OWED_COME; i++) {
+        end = now->each[i].have_come(&now->each[i], wait);
+        come += end == RVLI_OWED_COME;
+    }
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < come; i++) {
         remove_settled(of, &now->each[i]);
         remove_settled(&all, &now->each[i]);
     }
     pthread_mutex_unlock(&mutex);
-    return done;
+    return end;
 }
 
 /* device -1: of any. One that another has settled meanwhile is waited for no more. */
-static bool settle(rvli_debts *of, int device, bool wait)
+static rvli_owed_end settle(rvli_debts *of, int device, bool wait)
 {
     rvli_debts now = {0};
     if (!atomic_load(&any))
-        return true;
+        return RVLI_OWED_COME;
     pthread_mutex_lock(&mutex);
     add_all(&now, of, device);
     pthread_mutex_unlock(&mutex);
-    bool done = settle_each(of, &now, wait);
+    rvli_owed_end end = settle_each(of, &now, wait);
     free(now.each);
-    return done;
+    return end;
 }
 
-static bool settle_stream(CUstream stream, bool wait)
+static rvli_owed_end settle_stream(CUstream stream, bool wait)
 {
     rvli_debts *beside = owed_beside(stream);
     int device = device_of(stream);
-    bool done =
+    rvli_owed_end end =
         settle(&rvli_stream_of(stream)->owed, rvli_stream_is_legacy(stream) ? device : -1, wait);
-    return done && (beside == NULL || settle(beside, device, wait));
+    return end != RVLI_OWED_COME || beside == NULL ? end : settle(beside, device, wait);
 }
 
-void rvli_owed_settle_stream(CUstream stream)
+static CUresult result_of(rvli_owed_end end)
 {
-    (void)settle_stream(stream, true);
+    return end == RVLI_OWED_NEVER ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_SUCCESS;
 }
 
-void rvli_owed_settle_event(CUevent event)
+CUresult rvli_owed_settle_stream(CUstream stream)
 {
-    (void)settle(&event->owed, -1, true);
+    return result_of(settle_stream(stream, true));
 }
 
-void rvli_owed_settle_device(int device)
+CUresult rvli_owed_settle_event(CUevent event)
 {
-    (void)settle(&all, device, true);
+    return result_of(settle(&event->owed, -1, true));
+}
+
+CUresult rvli_owed_settle_device(int device)
+{
+    return result_of(settle(&all, device, true));
 }
 
 bool rvli_owed_stream_is_done(CUstream stream)
 {
-    return settle_stream(stream, false);
+    return settle_stream(stream, false) == RVLI_OWED_COME;
 }
 
 bool rvli_owed_event_is_done(CUevent event)
 {
-    return settle(&event->owed, -1, false);
+    return settle(&event->owed, -1, false) == RVLI_OWED_COME;
 }
 
 void rvli_owed_drop(rvli_debts *of)

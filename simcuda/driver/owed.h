@@ -21,6 +21,12 @@
 
 typedef struct rvli_owed rvli_owed;
 
+typedef enum rvli_owed_end {
+    RVLI_OWED_COME,
+    RVLI_OWED_NOT_YET,
+    RVLI_OWED_NEVER, /* and it has been waited for long enough */
+} rvli_owed_end;
+
 struct rvli_owed {
     uint64_t meeting; /* of the communicator */
     uint64_t sequence;
@@ -29,8 +35,8 @@ struct rvli_owed {
     uint32_t rank, ranks;
     int device;
     const char *name; /* of the function */
-    /* Whether those ranks have come. With wait, once they have, or have not for too long. */
-    bool (*have_come)(const rvli_owed *of, bool wait);
+    /* Whether those ranks have come. With wait, once they have, or never will. */
+    rvli_owed_end (*have_come)(const rvli_owed *of, bool wait);
 };
 
 typedef struct rvli_debts {
@@ -52,10 +58,11 @@ void rvli_owed_set_launched_on(CUstream stream);
 void rvli_owed_record(CUevent event, CUstream stream);
 void rvli_owed_depend(CUstream stream, CUevent event);
 
-/* Waits until nothing of it is owed, without a lock. */
-void rvli_owed_settle_stream(CUstream stream);
-void rvli_owed_settle_event(CUevent event);
-void rvli_owed_settle_device(int device);
+/* Waits until nothing of it is owed, without a lock. CUDA_ERROR_LAUNCH_TIMEOUT: something never
+ * will come, and stays owed. */
+CUresult rvli_owed_settle_stream(CUstream stream);
+CUresult rvli_owed_settle_event(CUevent event);
+CUresult rvli_owed_settle_device(int device);
 
 /* Whether nothing of it is owed any more. Nobody waits. */
 bool rvli_owed_stream_is_done(CUstream stream);

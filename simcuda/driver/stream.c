@@ -96,10 +96,10 @@ CUresult cuStreamQuery(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     CUresult result = check_wait(stream);
-    if (result == CUDA_SUCCESS) {
-        rvli_owed_settle_stream(stream);
+    if (result == CUDA_SUCCESS)
+        result = rvli_owed_settle_stream(stream);
+    if (result == CUDA_SUCCESS)
         rvli_pools_settle();
-    }
     return result;
 }
 
@@ -283,10 +283,10 @@ CUresult cuEventQuery(CUevent event)
 CUresult cuEventSynchronize(CUevent event)
 {
     CUresult result = check_event(event);
-    if (result == CUDA_SUCCESS) {
-        rvli_owed_settle_event(event);
+    if (result == CUDA_SUCCESS)
+        result = rvli_owed_settle_event(event);
+    if (result == CUDA_SUCCESS)
         rvli_pools_settle();
-    }
     return result;
 }
 

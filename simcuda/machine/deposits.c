@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "simcuda/machine/shared.h"
 
@@ -13,7 +14,8 @@ typedef struct part {
     uint64_t place;
     uint64_t bytes; /* 0: what it has is unknown, or it has nothing */
     bool came;
-    bool done; /* it takes nothing any more */
+    bool waits; /* for the others */
+    bool done;  /* it takes nothing any more */
 } part;
 
 struct rvli_deposit {
@@ -25,6 +27,14 @@ struct rvli_deposit {
     uint32_t first;    /* the rank that came first, with its call */
     char *call;        /* NULL: nobody has said one */
     part parts[];
+};
+
+/* The first operation of all ranks, or of a pair, that a rank has left without calling. */
+struct rvli_unended {
+    rvli_unended *next;
+    uint64_t sequence;
+    uint32_t from, to;
+    uint32_t gone; /* that rank */
 };
 
 /* ---- Finding ---- */
@@ -79,6 +89,89 @@ static void drop(rvli_machine *machine, rvli_deposits *all, rvli_deposit *gone)
     free(gone);
 }
 
+/* One more than a rank that will never come; 0: there is none. */
+static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
+{
+    rvli_client *holder;
+    for (uint32_t i = 0; i < of->count; i++)
+        if (!of->parts[i].came &&
+            rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT)
+            return (uint64_t)rank_of(of, i) + 1;
+    return 0;
+}
+
+/* A rank that waits for the others; `count`: none does, beside a process that ends. */
+static uint32_t find_waiting(const rvli_deposit *of, const rvli_client *ended)
+{
+    uint32_t i = 0;
+    while (i < of->count &&
+           (!of->parts[i].waits || (ended != NULL && of->parts[i].client == ended)))
+        i++;
+    return i;
+}
+
+/* Where a rank waits for one that has left, the machine keeps the first such sentence. Of a pair
+ * only who receives waits. */
+static void note_gone(rvli_machine *machine, const rvli_meeting *meeting, const rvli_deposit *of,
+                      const rvli_client *ended)
+{
+    uint64_t gone = find_gone(meeting, of);
+    uint32_t waiting = find_waiting(of, ended);
+    const char *call = of->call != NULL ? of->call : "ncclRecv";
+    if (gone == 0 || waiting == of->count || machine->waits[0] != '\0')
+        return;
+    snprintf(machine->waits, sizeof machine->waits,
+             "rank %" PRIu32 " of %" PRIu32 " calls %.*s, and rank %" PRIu64
+             " has left without calling it",
+             rank_of(of, waiting), rvli_meeting_ranks(meeting), (int)strcspn(call, " "), call,
+             gone - 1);
+}
+
+/* That of the same ranks. NULL: all that is forgotten is complete. */
+static rvli_unended *find_unended(const rvli_deposits *all, uint32_t from, uint32_t to)
+{
+    rvli_unended *each = all->unended;
+    while (each != NULL && (each->from != from || each->to != to))
+        each = each->next;
+    return each;
+}
+
+/* Without host memory for it, it counts as complete. */
+static void remember(rvli_deposits *all, const rvli_deposit *of, uint64_t gone)
+{
+    rvli_unended *known = find_unended(all, of->from, of->to);
+    if (gone == 0 || (known != NULL && known->sequence <= of->sequence))
+        return;
+    rvli_unended *made = known != NULL ? known : malloc(sizeof *made);
+    if (made == NULL)
+        return;
+    if (known == NULL) {
+        *made = (rvli_unended){.next = all->unended, .from = of->from, .to = of->to};
+        all->unended = made;
+    }
+    made->sequence = of->sequence;
+    made->gone = (uint32_t)gone - 1;
+}
+
+void rvli_deposits_forget(rvli_deposits *all)
+{
+    while (all->unended != NULL) {
+        rvli_unended *next = all->unended->next;
+        free(all->unended);
+        all->unended = next;
+    }
+}
+
+/* Nobody can take from it any more. */
+static void end_if_done(rvli_machine *machine, const rvli_meeting *meeting, rvli_deposits *all,
+                        rvli_deposit *of)
+{
+    if (of->open > 0)
+        return;
+    remember(all, of, find_gone(meeting, of));
+    drop(machine, all, of);
+}
+
 static void give_up(rvli_machine *machine, rvli_deposits *all)
 {
     while (all->first != NULL)
@@ -114,9 +207,9 @@ void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rv
     rvli_deposit *next;
     for (rvli_deposit *each = all->first; each != NULL; each = next) {
         next = each->next;
+        note_gone(machine, meeting, each, ended);
         finish_those_that_left(meeting, each, ended);
-        if (each->open == 0)
-            drop(machine, all, each);
+        end_if_done(machine, meeting, all, each);
     }
 }
 
@@ -217,17 +310,6 @@ static void compare_calls(rvli_deposits *all, rvli_deposit *of, const rvli_wire_
     }
 }
 
-/* One more than a rank that will never come; 0: there is none. */
-static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
-{
-    rvli_client *holder;
-    for (uint32_t i = 0; i < of->count; i++)
-        if (!of->parts[i].came &&
-            rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT)
-            return (uint64_t)rank_of(of, i) + 1;
-    return 0;
-}
-
 rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
                               const rvli_wire_request *request, rvli_wire_answer *answer)
 {
@@ -251,12 +333,13 @@ rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
         return own == NULL ? RVL_ERR_INVALID : RVL_ERR_STATE;
     own->client = client;
     own->came = true;
+    own->waits = request->ranks == RVLI_WIRE_AWAITS;
     compare_calls(all, of, request, answer);
     answer->id = find_gone(meeting, of);
+    note_gone(machine, meeting, of, NULL);
     if (!gets)
         finish(of, own);
-    if (of->open == 0)
-        drop(machine, all, of);
+    end_if_done(machine, meeting, all, of);
     return RVL_OK;
 }
 
@@ -297,13 +380,23 @@ static bool is_awaited(const rvli_machine *machine, const rvli_meeting *meeting,
            rvli_meeting_seat(meeting, rank_of(of, index), &holder) != RVLI_SEAT_LEFT;
 }
 
-/* What is forgotten is done: the rank that asks had come to it. */
+/* One more than a rank that an operation, which is forgotten, has never been called by. */
+static uint64_t find_missed(const rvli_deposits *all, const rvli_wire_request *request)
+{
+    const rvli_unended *known = find_unended(all, request->from, request->to);
+    return known != NULL && known->sequence <= request->sequence ? (uint64_t)known->gone + 1 : 0;
+}
+
+/* What is forgotten is done, but for a rank that has left: the rank that asks had come to it. */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
                               rvli_wire_answer *answer)
 {
     rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
-    const rvli_deposit *of = meeting != NULL ? find(rvli_meeting_deposits(meeting), request) : NULL;
-    answer->id = of != NULL ? find_gone(meeting, of) : 0;
+    if (meeting == NULL)
+        return RVL_OK;
+    const rvli_deposits *all = rvli_meeting_deposits(meeting);
+    const rvli_deposit *of = find(all, request);
+    answer->id = of != NULL ? find_gone(meeting, of) : find_missed(all, request);
     for (uint32_t i = 0; of != NULL && i < of->count; i++) {
         answer->count = rank_of(of, i);
         bool asked = request->bytes == RVLI_WIRE_ALL || request->bytes == answer->count;
@@ -323,7 +416,6 @@ void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
     if (own == NULL)
         return;
     finish(of, own);
-    if (of->open == 0)
-        drop(machine, all, of);
+    end_if_done(machine, meeting, all, of);
     rvli_meeting_drop_if_empty(machine, meeting);
 }

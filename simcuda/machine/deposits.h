@@ -13,6 +13,9 @@
  * The file bounds the bytes. The number of operations that somebody may still take from is bounded,
  * too: a rank that is so far ahead of others has to wait, as a card's queue of launches would have
  * it. If that takes too long it ends this, and what the communicator would bring is unknown.
+ *
+ * An operation that a rank has left without calling is forgotten, too, and never complete: the
+ * first of its kind is remembered, since that rank calls none of those behind it.
  */
 #ifndef RVL_SIMCUDA_MACHINE_DEPOSITS_H
 #define RVL_SIMCUDA_MACHINE_DEPOSITS_H
@@ -25,10 +28,12 @@
 #define RVLI_DEPOSIT_BYTES_MAX (1ull << 40) /* of one */
 
 typedef struct rvli_deposit rvli_deposit;
+typedef struct rvli_unended rvli_unended;
 
 /* Of one meeting. All zeroes is none. */
 typedef struct rvli_deposits {
     rvli_deposit *first, *last;
+    rvli_unended *unended; /* forgotten, and never complete */
     uint32_t count;
     uint64_t parts;
     bool given_up;        /* nothing is brought any more */
@@ -56,12 +61,15 @@ void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
                          const rvli_wire_request *request);
 
 /* Whether a rank, or each (RVLI_WIRE_ALL), has come to an operation that the asking rank has come
- * to. RVL_ERR_BUSY: rank `count` of the answer is still missing. One that never will come is not
- * waited for, and is in its id, as in that of rvli_deposits_come(). */
+ * to. RVL_ERR_BUSY: rank `count` of the answer is still missing. One that never will come is in its
+ * id, as in that of rvli_deposits_come(). */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
                               rvli_wire_answer *answer);
 
 /* After ranks have left a meeting; ended: with their process, or NULL. */
 void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rvli_client *ended);
+
+/* The meeting is no more. */
+void rvli_deposits_forget(rvli_deposits *all);
 
 #endif

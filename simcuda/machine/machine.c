@@ -400,12 +400,11 @@ uint64_t rvli_machine_host_peak(const rvli_machine *machine)
 
 void rvli_machine_ended(rvli_machine *machine, int status)
 {
-    if (WIFSIGNALED(status))
-        (void)rvl_record_end(machine->context, (uint32_t)WTERMSIG(status), RVL_ENDED_BY_SIGNAL,
-                             machine->turned_away);
-    else
-        (void)rvl_record_end(machine->context, (uint32_t)WEXITSTATUS(status), 0,
-                             machine->turned_away);
+    bool by_signal = WIFSIGNALED(status);
+    (void)rvl_record_end(machine->context,
+                         (uint32_t)(by_signal ? WTERMSIG(status) : WEXITSTATUS(status)),
+                         by_signal ? RVL_ENDED_BY_SIGNAL : 0, machine->turned_away,
+                         machine->waits[0] != '\0' ? machine->waits : NULL);
 }
 
 rvli_times rvli_machine_take_times(rvli_machine *machine)

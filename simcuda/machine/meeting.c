@@ -91,6 +91,7 @@ void rvli_meeting_drop_if_empty(rvli_machine *machine, rvli_meeting *meeting)
     while (*link != meeting)
         link = &(*link)->next;
     *link = meeting->next;
+    rvli_deposits_forget(&meeting->deposits);
     free(meeting);
 }
 

@@ -277,6 +277,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_UNKNOWN:
     case RVLI_WIRE_RACE:
     case RVLI_WIRE_TAKEN:
+    case RVLI_WIRE_WAITS:
         break;
     }
     return RVL_ERR_INVALID;
@@ -289,7 +290,7 @@ bool rvli_client_is_quiet(const rvli_wire_request *request)
            request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
            request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
            request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_RACE ||
-           request->kind == RVLI_WIRE_TAKEN;
+           request->kind == RVLI_WIRE_TAKEN || request->kind == RVLI_WIRE_WAITS;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
@@ -333,6 +334,13 @@ static void note_refusal(rvli_machine *machine, const rvli_client *client,
                                   .flags = RVL_REFUSE_BY_ALLOCATOR});
 }
 
+/* The first, which the others may follow from. */
+static void note_wait(rvli_machine *machine, const char text[RVLI_WIRE_TEXT_BYTES])
+{
+    if (machine->waits[0] == '\0')
+        memcpy(machine->waits, text, sizeof machine->waits);
+}
+
 static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
 {
     if (request->kind == RVLI_WIRE_FREE)
@@ -355,6 +363,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         rvli_deposits_taken(machine, client, request);
     else if (request->kind == RVLI_WIRE_RACE)
         note_race(machine, request->text);
+    else if (request->kind == RVLI_WIRE_WAITS)
+        note_wait(machine, request->text);
     else
         rvli_unknown_count(&machine->unknown, request->bytes, request->text);
 }

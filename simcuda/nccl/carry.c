@@ -13,6 +13,7 @@
 #include "simcuda/driver/owed.h"
 #include "simcuda/driver/shared_contents.h"
 #include "simcuda/nccl/reduce.h"
+#include "simcuda/nccl/stuck.h"
 
 #define POLL_NS_MIN 200000
 #define POLL_NS_MAX 5000000
@@ -43,15 +44,20 @@ static patience begin_patience(void)
     return (patience){.began_ns = rvli_nccl_now_ns(), .moment.tv_nsec = POLL_NS_MIN};
 }
 
+static void nap(patience *of)
+{
+    nanosleep(&of->moment, NULL);
+    of->moment.tv_nsec =
+        of->moment.tv_nsec < POLL_NS_MAX / 2 ? of->moment.tv_nsec * 2 : POLL_NS_MAX;
+    of->waited_ns = rvli_nccl_now_ns() - of->began_ns;
+}
+
 /* Waits a moment. false: for too long already. */
 static bool wait_on(patience *of)
 {
     if (of->waited_ns >= rvli_nccl_timeout_ns())
         return false;
-    nanosleep(&of->moment, NULL);
-    of->moment.tv_nsec =
-        of->moment.tv_nsec < POLL_NS_MAX / 2 ? of->moment.tv_nsec * 2 : POLL_NS_MAX;
-    of->waited_ns = rvli_nccl_now_ns() - of->began_ns;
+    nap(of);
     return true;
 }
 
@@ -65,24 +71,9 @@ static bool is_to_be_told(patience *of)
 
 /* ---- Asking ---- */
 
-/* Once for a communicator, and for one that has been destroyed once behind another. */
-static bool is_gone_told(uint64_t meeting, int rank)
+static rvli_stuck_call stuck_call(const job *of)
 {
-    static _Atomic uint64_t last;
-    rvli_comm *comm = rvli_comm_find(meeting, rank);
-    return comm != NULL ? atomic_exchange(&comm->gone_told, true)
-                        : atomic_exchange(&last, meeting) == meeting;
-}
-
-/* What is missing there is missing in all that follows, too. */
-static void tell_gone(uint64_t meeting, int rank, int ranks, const char *name, int gone)
-{
-    if (!is_gone_told(meeting, rank))
-        fprintf(stderr,
-                "reveille: NCCL: rank %d of %d calls %s, and rank %d has left without calling it: "
-                "what it brings is unknown here, and on cards rank %d waits until NCCL's time "
-                "limit\n",
-                rank, ranks, name, gone, rank);
+    return (rvli_stuck_call){of->key.id, (int)of->key.rank, of->ranks, of->name};
 }
 
 static void tell_waits(const job *of, int giver)
@@ -93,12 +84,15 @@ static void tell_waits(const job *of, int giver)
             of->key.rank, of->ranks, of->name, giver);
 }
 
-static void tell_late(const job *of, int giver, uint64_t waited_ns)
+/* Others have not come for too long. */
+static rvli_stuck be_late(const rvli_stuck_call *call, uint32_t missing, uint64_t waited_ns)
 {
-    fprintf(stderr,
-            "reveille: NCCL: rank %" PRIu32 " of %d has waited %" PRIu64 " s for rank %d to call "
-            "%s: what it brings is unknown. Give more time by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
-            of->key.rank, of->ranks, waited_ns / RVLI_SECOND_NS, giver, of->name);
+    char sentence[RVLI_WIRE_TEXT_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "rank %d of %d has waited %" PRIu64 " s for rank %" PRIu32
+             " to call %s (" RVLI_NCCL_TIMEOUT_VARIABLE ")",
+             call->rank, call->ranks, waited_ns / RVLI_SECOND_NS, missing, call->name);
+    return rvli_stuck_by_lateness(call, sentence);
 }
 
 static rvl_status ask(const job *of, int giver, rvli_wire_answer *answer)
@@ -122,10 +116,11 @@ static bool find_brought(const job *of, int giver, bool wait, rvli_shared_place 
             tell_waits(of, giver);
     if (status == RVL_ERR_BUSY && !wait)
         return false;
+    const rvli_stuck_call call = stuck_call(of);
     if (status == RVL_ERR_BUSY)
-        tell_late(of, giver, waiting.waited_ns);
+        (void)be_late(&call, (uint32_t)giver, waiting.waited_ns);
     else if (status == RVL_ERR_STATE)
-        tell_gone(of->key.id, (int)of->key.rank, of->ranks, of->name, giver);
+        (void)rvli_stuck_by_leaving(&call, giver);
     else if (status == RVL_OK && answer.count > 0)
         *place_out = (rvli_shared_place){.place = answer.place, .size_bytes = answer.total_bytes};
     return true;
@@ -186,8 +181,34 @@ static bool reduce(const job *of, char *bytes, bool *known, bool wait)
 
 /* ---- What a stream owes ---- */
 
-static bool have_come(const rvli_owed *of, bool wait)
+static void tell_incomplete(const rvli_owed *of, uint32_t missing)
 {
+    fprintf(stderr,
+            "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " waits until %s is complete, "
+            "which rank %" PRIu32 " has not called\n",
+            of->rank, of->ranks, of->name, missing);
+}
+
+/* What an operation that is not complete comes to. gone: one more than a rank that has left. */
+static rvli_owed_end end_of(const rvli_stuck_call *call, uint64_t gone, uint32_t missing,
+                            const patience *waiting)
+{
+    rvli_stuck state;
+    if (gone != 0)
+        state = rvli_stuck_by_leaving(call, (int)gone - 1);
+    else if (waiting->waited_ns >= rvli_nccl_timeout_ns())
+        state = be_late(call, missing, waiting->waited_ns);
+    else
+        return rvli_stuck_ask(call) == RVLI_STUCK_FAILED ? RVLI_OWED_NEVER : RVLI_OWED_NOT_YET;
+    return state == RVLI_STUCK_ENDED    ? RVLI_OWED_COME
+           : state == RVLI_STUCK_FAILED ? RVLI_OWED_NEVER
+                                        : RVLI_OWED_NOT_YET;
+}
+
+/* Without wait it asks once. With it, it answers when the end is known. */
+static rvli_owed_end have_come(const rvli_owed *of, bool wait)
+{
+    const rvli_stuck_call call = {of->meeting, (int)of->rank, (int)of->ranks, of->name};
     const rvli_wire_request done = {.kind = RVLI_WIRE_DONE,
                                     .id = of->meeting,
                                     .bytes = of->giver,
@@ -195,32 +216,32 @@ static bool have_come(const rvli_owed *of, bool wait)
                                     .sequence = of->sequence,
                                     .from = of->from,
                                     .to = of->to};
-    rvli_wire_answer answer = {0};
-    rvl_status status;
     patience waiting = begin_patience();
-    while ((status = rvli_client_send(&done, &answer)) == RVL_ERR_BUSY && wait && wait_on(&waiting))
-        if (is_to_be_told(&waiting))
-            fprintf(stderr,
-                    "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " waits until %s is complete, "
-                    "which rank %" PRIu32 " has not called\n",
-                    of->rank, of->ranks, of->name, answer.count);
-    if (status == RVL_OK && answer.id != 0)
-        tell_gone(of->meeting, (int)of->rank, (int)of->ranks, of->name, (int)answer.id - 1);
-    if (status == RVL_ERR_BUSY && wait)
-        fprintf(stderr,
-                "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " has waited %" PRIu64
-                " s for rank %" PRIu32 " to call %s, and goes on without it. Give more time "
-                "by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
-                of->rank, of->ranks, waiting.waited_ns / RVLI_SECOND_NS, answer.count, of->name);
-    return status != RVL_ERR_BUSY || wait;
+    for (;;) {
+        rvli_wire_answer answer = {0};
+        rvl_status status = rvli_client_send(&done, &answer);
+        if (status != RVL_ERR_BUSY && answer.id == 0)
+            return RVLI_OWED_COME;
+        rvli_owed_end end = end_of(&call, answer.id, answer.count, &waiting);
+        if (!wait || end != RVLI_OWED_NOT_YET)
+            return end;
+        if (answer.id == 0 && is_to_be_told(&waiting))
+            tell_incomplete(of, answer.count);
+        nap(&waiting);
+    }
 }
 
 /* Who only gives does not wait for who gets: what it gives fits into NCCL's buffers, if it is
  * small.
  */
-static void owe(const rvli_carried *call, const rvli_wire_request *key)
+static bool waits_for_others(const rvli_carried *call)
 {
     bool alone = call->way == RVLI_CARRY_ONE && call->peer < 0 && call->source == call->comm->rank;
+    return call->way != RVLI_CARRY_NOTHING && !alone;
+}
+
+static void owe(const rvli_carried *call, const rvli_wire_request *key)
+{
     const rvli_owed what = {.meeting = key->id,
                             .sequence = key->sequence,
                             .from = key->from,
@@ -232,7 +253,7 @@ static void owe(const rvli_carried *call, const rvli_wire_request *key)
                             .device = call->comm->device,
                             .name = call->name,
                             .have_come = have_come};
-    if (call->way != RVLI_CARRY_NOTHING && !alone)
+    if (waits_for_others(call))
         rvli_owed_add(call->stream, &what);
 }
 
@@ -366,13 +387,16 @@ static void tell_ahead(const rvli_carried *call)
             call->comm->rank, call->comm->ranks, call->name);
 }
 
-static void tell_ended(const rvli_carried *call, uint64_t waited_ns)
+static void fall_behind(const rvli_carried *call, uint64_t waited_ns)
 {
-    fprintf(stderr,
-            "reveille: NCCL: rank %d of %d has waited %" PRIu64 " s for others, which are too many "
-            "operations behind: what this communicator brings is unknown from now on. Give more "
-            "time by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
-            call->comm->rank, call->comm->ranks, waited_ns / RVLI_SECOND_NS);
+    const rvli_stuck_call stuck = {call->comm->meeting, call->comm->rank, call->comm->ranks,
+                                   call->name};
+    char sentence[RVLI_WIRE_TEXT_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "rank %d of %d has waited %" PRIu64 " s for others, which are too many operations "
+             "behind (" RVLI_NCCL_TIMEOUT_VARIABLE ")",
+             call->comm->rank, call->comm->ranks, waited_ns / RVLI_SECOND_NS);
+    (void)rvli_stuck_by_lateness(&stuck, sentence);
 }
 
 /*
@@ -394,7 +418,7 @@ static rvl_status take_part_in(const rvli_carried *call, const rvli_wire_request
         end.kind = RVLI_WIRE_COME;
         end.bytes = RVLI_WIRE_ENDS;
         (void)rvli_client_send(&end, answer);
-        tell_ended(call, waiting.waited_ns);
+        fall_behind(call, waiting.waited_ns);
     }
     return status;
 }
@@ -456,6 +480,20 @@ static void tell_difference(const rvli_carried *call, const char *own,
                 call->comm->rank, call->comm->ranks, own, answer->count, answer->text);
 }
 
+/* Where others have left: who waits for them waits forever. */
+static void meet_gone(const rvli_carried *call, int gone)
+{
+    const rvli_stuck_call stuck = {call->comm->meeting, call->comm->rank, call->comm->ranks,
+                                   call->name};
+    if (waits_for_others(call))
+        (void)rvli_stuck_by_leaving(&stuck, gone);
+    else if (!atomic_exchange(&call->comm->unheard_told, true))
+        fprintf(stderr,
+                "reveille: NCCL: rank %d of %d calls %s, and rank %d has left without calling it: "
+                "on cards rank %d waits as soon as NCCL's buffers are full\n",
+                call->comm->rank, call->comm->ranks, call->name, gone, call->comm->rank);
+}
+
 /* Takes part, with what it has brought. */
 static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, bool reads)
 {
@@ -463,12 +501,13 @@ static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, b
     rvli_wire_request request = *key;
     request.kind = RVLI_WIRE_COME;
     request.bytes = reads ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
+    request.ranks = waits_for_others(call) ? RVLI_WIRE_AWAITS : 0;
     describe(call, request.text);
     rvl_status status = take_part_in(call, &request, &answer);
     if (status == RVL_OK)
         tell_difference(call, request.text, &answer);
     if (status == RVL_OK && answer.id != 0)
-        tell_gone(key->id, call->comm->rank, call->comm->ranks, call->name, (int)answer.id - 1);
+        meet_gone(call, (int)answer.id - 1);
     return status;
 }
 

@@ -13,6 +13,7 @@
 
 #include "reveille/status.h"
 #include "simcuda/nccl/nccl.h"
+#include "simcuda/wire/wire.h"
 
 typedef enum rvli_comm_state {
     RVLI_COMM_JOINING,
@@ -30,20 +31,27 @@ typedef struct rvli_scalar {
     char value[sizeof(double)];
 } rvli_scalar;
 
+/* One of its operations never ends (stuck.h). */
+typedef struct rvli_comm_stuck {
+    _Atomic uint64_t since_ns; /* a rank has left; 0: none has */
+    uint64_t failed_ns;        /* the communicator has failed of it; 0: not yet */
+    char sentence[RVLI_WIRE_TEXT_BYTES];
+} rvli_comm_stuck;
+
 struct ncclComm {
     uint64_t mark; /* RVLI_COMM_MARK: it is one */
-    rvli_comm_state state;
-    rvli_nccl_result result; /* asynchronous */
+    _Atomic rvli_comm_state state;
+    _Atomic rvli_nccl_result result; /* asynchronous */
     int rank, ranks, device;
     int card; /* the machine's number of the device */
     bool blocking;
-    bool shares;            /* the memory of the one it was split from */
-    bool holds;             /* memory of its own */
-    bool used;              /* by a collective, and has the memory for it */
-    bool told;              /* that it waits */
-    _Atomic bool gone_told; /* that a rank has left without calling what this one calls */
-    bool sized;             /* ranks is known, and not assumed */
-    bool alone;             /* others are not started: nobody brings what they would */
+    bool shares;               /* the memory of the one it was split from */
+    bool holds;                /* memory of its own */
+    bool used;                 /* by a collective, and has the memory for it */
+    bool told;                 /* that it waits */
+    _Atomic bool unheard_told; /* that what it sends goes to a rank that has left */
+    bool sized;                /* ranks is known, and not assumed */
+    bool alone;                /* others are not started: nobody brings what they would */
     unsigned children;
     unsigned moves;      /* times that it was suspended or resumed */
     unsigned operations; /* made by ncclRedOpCreatePreMulSum() */
@@ -53,6 +61,7 @@ struct ncclComm {
     uint64_t meeting;     /* 0: it has left */
     uint64_t group;       /* the last one that has launched its kernel */
     uint64_t began_ns;
+    rvli_comm_stuck stuck;
     uint64_t suspendable_bytes, total_bytes; /* total_bytes: with what stays */
     char name[RVLI_COMM_NAME_BYTES];
     rvli_comm *next; /* of all there are */
@@ -67,9 +76,10 @@ rvli_nccl_result rvli_nccl_fail(rvli_nccl_result result, const char *format, ...
 #define RVLI_NCCL_TELL_AFTER_S 10
 #define RVLI_SECOND_NS UINT64_C(1000000000)
 
-/* How long a rank waits for others. */
+/* How long a rank waits for others, and for one that has left. */
 uint64_t rvli_nccl_now_ns(void);
 uint64_t rvli_nccl_timeout_ns(void);
+uint64_t rvli_nccl_left_timeout_ns(void);
 
 /* A failure of the driver. */
 rvli_nccl_result rvli_nccl_driven(CUresult result);
@@ -80,6 +90,9 @@ rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm);
 
 /* This process's communicator of a meeting, as a rank. NULL: it has been destroyed. */
 rvli_comm *rvli_comm_find(uint64_t meeting, int rank);
+
+/* Calls with it while no thread can destroy it. false: it has been destroyed. */
+bool rvli_comm_with(uint64_t meeting, int rank, void (*call)(rvli_comm *, void *), void *user);
 
 /* All ranks come together once more, for what they do with it. Begun by all before the first waits.
  * Nobody is waited for where a rank has no others, or their number is assumed. */

@@ -18,6 +18,7 @@
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/polled.h"
 #include "simcuda/nccl/comm.h"
+#include "simcuda/nccl/stuck.h"
 
 #define TIMEOUT_USUAL_S 600
 #define POLL_NS_MIN 200000
@@ -107,11 +108,22 @@ static void part(uint64_t *meeting, int rank)
     *meeting = 0;
 }
 
+static uint64_t timeout_ns(const char *variable, unsigned long least_s, unsigned long usual_s)
+{
+    const char *text = getenv(variable);
+    char *end = NULL;
+    unsigned long seconds = text != NULL ? strtoul(text, &end, 10) : 0;
+    return (end != text && seconds >= least_s ? seconds : usual_s) * RVLI_SECOND_NS;
+}
+
 uint64_t rvli_nccl_timeout_ns(void)
 {
-    const char *text = getenv(RVLI_NCCL_TIMEOUT_VARIABLE);
-    unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
-    return (seconds > 0 ? seconds : TIMEOUT_USUAL_S) * RVLI_SECOND_NS;
+    return timeout_ns(RVLI_NCCL_TIMEOUT_VARIABLE, 1, TIMEOUT_USUAL_S);
+}
+
+uint64_t rvli_nccl_left_timeout_ns(void)
+{
+    return timeout_ns(RVLI_NCCL_LEFT_VARIABLE, 0, RVLI_NCCL_LEFT_USUAL_S);
 }
 
 /* Asks once whether all have come. RVLI_NCCL_IN_PROGRESS: not yet. */
@@ -243,13 +255,27 @@ static rvli_comm *make_comm(int rank, int ranks, int device, const rvli_nccl_con
     return made;
 }
 
-rvli_comm *rvli_comm_find(uint64_t meeting, int rank)
+bool rvli_comm_with(uint64_t meeting, int rank, void (*call)(rvli_comm *, void *), void *user)
 {
     pthread_mutex_lock(&mutex);
     rvli_comm *found = live;
     while (found != NULL && (found->meeting != meeting || found->rank != rank))
         found = found->next;
+    if (found != NULL)
+        call(found, user);
     pthread_mutex_unlock(&mutex);
+    return found != NULL;
+}
+
+static void take(rvli_comm *comm, void *user)
+{
+    *(rvli_comm **)user = comm;
+}
+
+rvli_comm *rvli_comm_find(uint64_t meeting, int rank)
+{
+    rvli_comm *found = NULL;
+    (void)rvli_comm_with(meeting, rank, take, &found);
     return found;
 }
 
@@ -684,6 +710,16 @@ rvli_nccl_result rvli_comm_check(const rvli_comm *comm)
                : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "this is no communicator");
 }
 
+/* What a call on one that is over answers; ncclGetLastError() has the reason. */
+static rvli_nccl_result why_over(const rvli_comm *comm)
+{
+    rvli_nccl_result result = comm->result;
+    if (result == RVLI_NCCL_SUCCESS)
+        return rvli_nccl_fail(RVLI_NCCL_INVALID_USAGE, "the communicator was finalized or revoked");
+    return comm->stuck.sentence[0] != '\0' ? rvli_nccl_fail(result, "%s", comm->stuck.sentence)
+                                           : result;
+}
+
 rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm)
 {
     rvli_nccl_result result = rvli_comm_check(comm);
@@ -691,6 +727,7 @@ rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm)
         return result;
     if (comm->state == RVLI_COMM_JOINING)
         go_on(comm);
+    rvli_stuck_look(comm);
     switch (comm->state) {
     case RVLI_COMM_READY:
         return RVLI_NCCL_SUCCESS;
@@ -703,10 +740,7 @@ rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm)
     case RVLI_COMM_OVER:
         break;
     }
-    return comm->result != RVLI_NCCL_SUCCESS
-               ? comm->result
-               : rvli_nccl_fail(RVLI_NCCL_INVALID_USAGE,
-                                "the communicator was finalized or revoked");
+    return why_over(comm);
 }
 
 rvli_nccl_result ncclCommGetAsyncError(rvli_comm *comm, rvli_nccl_result *result)
@@ -718,7 +752,10 @@ rvli_nccl_result ncclCommGetAsyncError(rvli_comm *comm, rvli_nccl_result *result
         return checked;
     if (comm->state == RVLI_COMM_JOINING && !comm->blocking)
         go_on(comm);
+    rvli_stuck_look(comm);
     *result = comm->state == RVLI_COMM_JOINING ? RVLI_NCCL_IN_PROGRESS : comm->result;
+    if (*result != RVLI_NCCL_SUCCESS && comm->state == RVLI_COMM_OVER)
+        (void)why_over(comm);
     return RVLI_NCCL_SUCCESS;
 }
 

@@ -9,7 +9,7 @@
  *
  * A request is answered, except for RVLI_WIRE_ENTER, RVLI_WIRE_LEAVE, RVLI_WIRE_CONTEXT_GIVE,
  * RVLI_WIRE_REFUSED, RVLI_WIRE_POOL, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
- * RVLI_WIRE_UNKNOWN, RVLI_WIRE_RACE and RVLI_WIRE_TAKEN: nobody waits for those.
+ * RVLI_WIRE_UNKNOWN, RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -100,15 +100,17 @@ typedef enum rvli_wire_kind {
      * two ranks of a send and its receive.
      */
     RVLI_WIRE_BRING, /* bytes -> place: for them, in the file of RVLI_WIRE_CONTENTS; as COME */
-    RVLI_WIRE_COME,  /* bytes: rvli_wire_come; text: the call as ranks compare it, or "". The rank
-                        takes part, and has brought what it does. -> text: "" or what rank `count`
-                        has called instead; id: 0, or one more than a rank that has left without
-                        calling it. RVL_ERR_BUSY: it is too far ahead of others */
-    RVLI_WIRE_TAKE,  /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
-                        unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
+    RVLI_WIRE_COME, /* bytes: rvli_wire_come; ranks: RVLI_WIRE_AWAITS, or 0; text: the call as ranks
+                       compare it, or "". The rank takes part, and has brought what it does. ->
+                       text: "" or what rank `count` has called instead; id: 0, or one more than a
+                       rank that has left without calling it. RVL_ERR_BUSY: it is too far ahead of
+                       others */
+    RVLI_WIRE_TAKE, /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
+                       unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */
     RVLI_WIRE_DONE,  /* bytes: a rank, or RVLI_WIRE_ALL -> RVL_OK: it has come, or never will.
-                        RVL_ERR_BUSY, count: a rank that has not */
+                        RVL_ERR_BUSY, count: a rank that has not. id: as of COME */
+    RVLI_WIRE_WAITS, /* text: "rank 0 of 2 has waited 600 s for ..."; no answer */
 
     RVLI_WIRE_AWAY, /* bytes 1: the process leaves its devices, 0: it comes back (away.c) */
 } rvli_wire_kind;
@@ -121,6 +123,7 @@ typedef enum rvli_wire_come {
 } rvli_wire_come;
 
 #define RVLI_WIRE_ALL UINT32_MAX /* all ranks, or an operation of all */
+#define RVLI_WIRE_AWAITS 1u      /* the operation is complete when the other ranks have come */
 
 /* When a communicator takes memory: when it is made, and with its first collective. */
 typedef enum rvli_wire_nccl_part {

@@ -191,6 +191,23 @@ static void one_that_cannot_be_checked(void **state)
     }
 }
 
+/* Its command ends with 0, and on cards it would not. */
+static void a_job_that_a_rank_has_left(void **state)
+{
+    (void)state;
+    char text[4096];
+    write_checks("{\"name\": \"left\", \"gpus\": 2, \"command\": \"rm -f id; " PROGRAM
+                 " nccl id id; rank() { n=$1; shift; " PROGRAM
+                 " nccl device $n init id $n 2 put i32 1 $*; }; rank 1 held 1 & rank 0 allreduce "
+                 "sum; wait\"}");
+    assert_int_equal(check_apart("c.json --junit j.xml"), 2);
+    check_contains(shown,
+                   "no verdict: rank 0 of 2 calls ncclAllReduce, and rank 1 has left without "
+                   "calling it");
+    folder_read("j.xml", text, sizeof text);
+    check_contains(text, "errors=\"1\"");
+}
+
 /* Only the end of what it printed is shown, from the beginning of a line. */
 static void the_end_of_what_it_said(void **state)
 {
@@ -342,6 +359,7 @@ int main(void)
         cmocka_unit_test(what_is_told_of_one_that_is_well),
         cmocka_unit_test(one_that_does_not_fit),
         cmocka_unit_test(one_that_cannot_be_checked),
+        cmocka_unit_test(a_job_that_a_rank_has_left),
         cmocka_unit_test(the_end_of_what_it_said),
         cmocka_unit_test(one_that_does_not_end_is_killed),
         cmocka_unit_test(an_interrupt_ends_it_at_once),

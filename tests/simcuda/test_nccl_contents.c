@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,13 +14,18 @@
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 
-/* Words of ranks after they have a communicator. */
-static void run(int ranks, const char *words)
+static void run_to(int status, int ranks, const char *words)
 {
     char all[2048];
     snprintf(all, sizeof all, "init id $1 %d %s", ranks, words);
-    assert_int_equal(run_ranks(ranks, all), 0);
+    assert_int_equal(run_ranks(ranks, all), status);
     check_line(1, "0");
+}
+
+/* Words of ranks after they have a communicator. */
+static void run(int ranks, const char *words)
+{
+    run_to(0, ranks, words);
 }
 
 /* All that a rank printed after its communicator was made. */
@@ -225,36 +231,76 @@ static void a_rank_that_ends_after_it_has_brought(void **state)
     check_unknown_reads(NULL);
 }
 
-static void check_told_once(void)
+/* The command has ended well: `reveille run` exits with 3, and says why. */
+static void run_that_waits(const char *seconds, const char *words)
 {
-    assert_int_equal(run_shell("grep -c 'rank 0 of 2 calls ncclAllReduce, and rank 1 has left "
-                               "without calling it' err"),
+    setenv("REVEILLE_NCCL_LEFT_TIMEOUT_S", seconds, 1);
+    run_to(3, 2, words);
+    unsetenv("REVEILLE_NCCL_LEFT_TIMEOUT_S");
+    assert_int_equal(run_shell("test $(grep -c 'rank 0 of 2 calls ncclAllReduce, and rank 1 has "
+                               "left without calling it' err) = 1"),
                      0);
-    check_line(0, "1");
+    check_file("table", "no verdict: rank 0 of 2 calls ncclAllReduce, and rank 1 has left without "
+                        "calling it\n");
 }
 
 static void a_rank_that_ends_before(void **state)
 {
     (void)state;
-    run(2, "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum get 1 allreduce max get 1");
-    check_rank(0, "0\n0 \n0\n0 \n"); /* it goes on, and knows nothing */
-    check_unknown_reads("2 times");
-    check_told_once();
+    /* What it reads is unknown, and the wait of the copy ends: 702, cudaErrorLaunchTimeout. */
+    run_that_waits("0", "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum get 1");
+    check_rank(0, "0\n702\n");
+    check_unknown_reads("once");
 }
 
-/* Fewer batches than others, under DDP: nobody reads anything, and a card would wait. */
-static void a_rank_that_leaves_early_is_named(void **state)
+/* Fewer batches than others, under DDP: nobody reads anything, and a card waits. 6: ncclRemoteError
+ * of the communicator, which has failed by the next call. */
+static void a_rank_that_leaves_early_is_waited_for(void **state)
 {
     (void)state;
-    run(2, "put i32 3 allreduce sum $([ $1 = 1 ] && echo end) held 1 allreduce sum allreduce sum");
-    check_rank(0, "0\n0\n0\n");
-    check_told_once();
-    run(2, "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
-    check_told_once();
+    run_that_waits("0", "put i32 3 allreduce sum $([ $1 = 1 ] && echo end) held 1 allreduce sum "
+                        "allreduce sum async sync");
+    check_rank(0, "0\n0\n6\n6\n702\n");
+    check_file("err", "rank 0 of 2 has waited for rank 1, which has left without calling "
+                      "ncclAllReduce: its communicator fails");
+    /* It leaves after rank 0 has called, whose operation nobody takes anything from. */
+    run_that_waits("0", "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
+    check_rank(0, "0\n702\n");
+    run_that_waits("0", "put i32 - $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
+    check_rank(0, "0\n702\n");
+    /* Nobody waits for it, also since rank 0 has left before; the machine has seen it. */
+    run_that_waits("10", "put i32 3 allreduce sum $([ $1 = 1 ] && echo end) held 1 allreduce sum");
+    check_rank(0, "0\n0\n");
+    run_to(3, 2, "put i32 3 $([ $1 = 0 ] && echo allreduce sum || echo held 1)");
+    check_file("table", "no verdict: rank 0 of 2 calls ncclAllReduce, and rank 1 has left");
+}
+
+/* Not ready, and no error, until the time is over: then the error comes first, for a watchdog. */
+static void a_watchdog_sees_that_a_rank_has_left(void **state)
+{
+    (void)state;
+    run_that_waits("3", "put i32 3 $([ $1 = 1 ] && echo end) held 1 allreduce sum async query "
+                        "held 3 async query allreduce sum");
+    check_rank(0, "0\n0\n600 600 600 600 0\n6\n600 600 600 600 0\n6\n");
+    /* It aborts the communicator, whose operations have ended then. */
+    run_that_waits("3", "put i32 3 $([ $1 = 1 ] && echo end) held 1 allreduce sum query destroy "
+                        "query sync");
+    check_rank(0, "0\n600 600 600 600 0\n0\n0 0 0 0 0\n0\n");
+    assert_int_equal(run_shell("grep -q 'its communicator fails' err"), 1);
+}
+
+static void a_rank_that_has_called_all_may_leave(void **state)
+{
     char text[8192];
+    (void)state;
     run(2, "put i32 3 allreduce sum sync $([ $1 = 1 ] && echo end) held 1");
     folder_read("err", text, sizeof text);
     assert_null(strstr(text, "has left"));
+    /* What fits into NCCL's buffers is sent, whoever takes it. */
+    run(2, "put i32 3 $([ $1 = 1 ] && echo end) held 1 send 1 broadcast 0 sync");
+    check_rank(0, "0\n0\n0\n");
+    check_file("err",
+               "rank 0 of 2 calls ncclSend, and rank 1 has left without calling it: on cards");
 }
 
 /* Rank 1 never calls what rank 0 calls, and has not ended when rank 0 gives up. */
@@ -262,12 +308,14 @@ static void check_gives_up(const char *words, const char *expected)
 {
     char line[2048];
     snprintf(line, sizeof line,
-             "rm -f id out; " COMMAND_WORD " run --gpus 2 -- sh -c '" PROGRAM
-             " nccl id id; " PROGRAM " nccl device 1 init id 1 2 comes out >1 2>&1 & " PROGRAM
+             "rm -f id out; REVEILLE_NCCL_LEFT_TIMEOUT_S=0 " COMMAND_WORD
+             " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; " PROGRAM
+             " nccl device 1 init id 1 2 comes out >1 2>&1 & " PROGRAM
              " nccl device 0 init id 0 2 patience 1 put i32 3 allreduce sum %s mark out >0; wait' "
              ">table 2>err",
              words);
-    assert_int_equal(run_shell(line), 0);
+    assert_int_equal(run_shell(line), 3);
+    check_file("table", "no verdict: rank 0 of 2 has waited ");
     check_rank(0, expected);
     check_file("err", "rank 0 of 2 has waited "); /* 1 s, or more on a busy machine */
 }
@@ -275,9 +323,8 @@ static void check_gives_up(const char *words, const char *expected)
 static void a_rank_that_does_not_come(void **state)
 {
     (void)state;
-    check_gives_up("get 1", "0\n0 \n");
-    check_file("err", " s for rank 1 to call ncclAllReduce");
-    check_file("err", "REVEILLE_NCCL_TIMEOUT_S");
+    check_gives_up("get 1", "0\n702\n");
+    check_file("err", " s for rank 1 to call ncclAllReduce (REVEILLE_NCCL_TIMEOUT_S)");
 }
 
 static void a_rank_that_is_late_is_named(void **state)
@@ -408,21 +455,12 @@ static void launches_call_what_was_captured(void **state)
     check_rank(1, "1\n0\n0\n0\n0\n0\n");
 }
 
-static void a_rank_that_ends_is_waited_for_no_more(void **state)
+static void who_waits_for_too_long_fails(void **state)
 {
     (void)state;
-    run(2,
-        "put f32 1,2 $([ $1 = 0 ] && echo allreduce sum sync allgather syncdevice || echo held 1 "
-        "end)");
-    check_rank(0, "0\n0\n0\n0\n");
-}
-
-static void who_waits_for_too_long_goes_on(void **state)
-{
-    (void)state;
-    check_gives_up("sync sync", "0\n0\n0\n"); /* once */
-    check_file("err", " s for rank 1 to call ncclAllReduce, and goes on without it");
-    check_file("err", "REVEILLE_NCCL_TIMEOUT_S");
+    check_gives_up("sync sync async", "0\n702\n702\n2\n"); /* 2: ncclSystemError */
+    check_file("err", " s for rank 1 to call ncclAllReduce (REVEILLE_NCCL_TIMEOUT_S): its "
+                      "communicator fails");
 }
 
 /* ---- Bounds ---- */
@@ -443,12 +481,11 @@ static void a_rank_that_is_far_ahead_for_too_long(void **state)
     (void)state;
     assert_int_equal(run_shell("rm -f id out; " COMMAND_WORD " run --gpus 2 -- sh -c '" PROGRAM
                                " nccl id id; rank() { n=$1; shift; " PROGRAM
-                               " nccl device $n init id $n 2 patience 1 put i8 1 $* get 1; }; "
+                               " nccl device $n init id $n 2 patience 1 put i8 1 $*; }; "
                                "rank 1 comes out many 2000 allreduce sum >1 & "
                                "rank 0 many 2000 mark out allreduce sum >0; wait' >table 2>err"),
-                     0);
-    check_rank(0, "0\n0\n0 \n");
-    check_rank(1, "1\n0\n0\n0 \n");
+                     3);
+    check_rank(0, "2\n2\n");
     check_file("err", "rank 0 of 2 has waited "); /* 1 s, or more on a busy machine */
     check_file("err", " s for others, which are too many operations behind");
 }
@@ -481,15 +518,16 @@ int main(void)
         cmocka_unit_test(a_rank_that_ends_after_it_has_brought),
         cmocka_unit_test(a_rank_that_ends_before),
         cmocka_unit_test(a_rank_that_does_not_come),
-        cmocka_unit_test(a_rank_that_leaves_early_is_named),
+        cmocka_unit_test(a_rank_that_leaves_early_is_waited_for),
+        cmocka_unit_test(a_watchdog_sees_that_a_rank_has_left),
+        cmocka_unit_test(a_rank_that_has_called_all_may_leave),
         cmocka_unit_test(a_rank_that_is_late_is_named),
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(who_waits_for_an_operation_waits_for_all_ranks),
         cmocka_unit_test(who_need_not_wait_does_not),
         cmocka_unit_test(queries_are_not_ready_before_all_ranks_come),
         cmocka_unit_test(launches_call_what_was_captured),
-        cmocka_unit_test(a_rank_that_ends_is_waited_for_no_more),
-        cmocka_unit_test(who_waits_for_too_long_goes_on),
+        cmocka_unit_test(who_waits_for_too_long_fails),
         cmocka_unit_test(many_operations),
         cmocka_unit_test(a_rank_that_is_far_ahead_for_too_long),
         cmocka_unit_test(more_than_there_is_room_for),

@@ -57,7 +57,9 @@ for how in fsdp ddp; do
 done
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
     --nproc-per-node 2 "$source/tests/simcuda/torch_contents.py"
-timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_contents.py" ends
+status=0
+timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_contents.py" ends || status=$?
+[ "$status" = 3 ] || { echo "a job that a rank has left ends with $status, and not 3" >&2; exit 1; }
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
 for program in torch_dnn torch_compile; do

@@ -2,7 +2,8 @@
 """What ranks bring each other, with PyTorch: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_contents.py`.
 
 Every value is compared with what PyTorch's own operators compute on the CPU from the values of all ranks.
-`reveille run --gpus 2 -- python torch_contents.py ends`: one of two ranks is killed between two operations.
+`reveille run --gpus 2 -- python torch_contents.py ends`: one of two ranks is killed between two operations. The exit
+status is 3.
 """
 import os
 import shutil
@@ -157,7 +158,7 @@ def one_after_another():
 
 
 def killed():
-    """Rank 1 has brought its flag, and is killed before the next: rank 0 goes on, and is told."""
+    """Rank 1 has brought its flag, and is killed before the next: rank 0 is told, waits, and fails."""
     flag = torch.tensor(5 + RANK, device="cuda")
     dist.all_reduce(flag)
     if RANK == 1:
@@ -166,9 +167,12 @@ def killed():
     check(flag.item(), 11, "what rank 1 brought before it was killed")
     flag.fill_(1)
     dist.all_reduce(flag)
-    check(flag.item(), 0, "what nobody brings")
+    try:
+        flag.item()
+    except RuntimeError as error:  # PyTorch's watchdog ends the process, unless it comes late
+        print("rank 0 fails:", str(error).splitlines()[0], flush=True)
+        os._exit(1)
     print("rank 0 goes on", flush=True)
-    os._exit(0)  # PyTorch would wait for rank 1
 
 
 def waits():
@@ -209,12 +213,13 @@ def run_killed():
     for rank in range(2):
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
         environment = os.environ | {name: str(value) for name, value in names.items()}
-        environment["MASTER_ADDR"] = "127.0.0.1"
+        environment |= {"MASTER_ADDR": "127.0.0.1", "REVEILLE_NCCL_LEFT_TIMEOUT_S": "1"}
         command = [sys.executable, __file__, "killed"]
         pipe = subprocess.PIPE
         ranks.append(subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True))
     out, err = ranks[0].communicate(timeout=120)
-    check((ranks[0].returncode, out), (0, "rank 0 goes on\n"), f"rank 0, {err}")
+    ends = (-signal.SIGABRT, ""), (1, "rank 0 fails: CUDA error: CUDA_ERROR_LAUNCH_TIMEOUT\n")
+    check((ranks[0].returncode, out) in ends, True, f"the end of rank 0, {ranks[0].returncode}, {out}, {err}")
     check(ranks[1].wait(), -signal.SIGKILL, "rank 1")
     told = "rank 0 of 2 calls ncclAllReduce, and rank 1 has left without calling it"
     check(err.count(told), 1, f"who has left, in {err}")

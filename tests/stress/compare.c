@@ -125,8 +125,8 @@ static void tell_end(const stress_round *r, caller *by)
     ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_mark, context, &mark);
     mark.kind = RVL_EVENT_ENTER;
     ANSWER(by, MAY_OK, rvl_record_mark, context, &mark);
-    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_end, context, 256, 0, 0);
-    ANSWER(by, MAY_OK, rvl_record_end, context, EXIT_STATUS, 0, 0);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_record_end, context, 256, 0, 0, NULL);
+    ANSWER(by, MAY_OK, rvl_record_end, context, EXIT_STATUS, 0, 0, "rank 0 waits for rank 1");
 }
 
 static void compare_verdict(const rvl_replay *replay, caller *by)

@@ -96,7 +96,7 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_record_start, context, "child.rvt");
     ANSWER(by, forked, rvl_record_refuse, context, &refusal);
     ANSWER(by, forked, rvl_record_mark, context, &mark);
-    ANSWER(by, forked, rvl_record_end, context, 0, 0, 0);
+    ANSWER(by, forked, rvl_record_end, context, 0, 0, 0, NULL);
     ANSWER(by, forked, rvl_record_stop, context);
     ANSWER(by, forked, rvl_sleep, context, NULL);
     ANSWER(by, forked, rvl_wake_up, context, NULL);

@@ -209,6 +209,8 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_ENDED, .time_ns = 1, TRAINER, .exit_status = 255, NO_TAG},
     {RVL_EVENT_ENDED, .time_ns = 2, DASH, .thread = 7, .exit_status = 9, .bytes = 2,
      .flags = RVL_ENDED_BY_SIGNAL, NO_TAG},
+    {RVL_EVENT_ENDED, .time_ns = 3, TRAINER, .name = "rank 0 of 2 waits", NO_TAG},
+    {RVL_EVENT_ENDED, .time_ns = 4, TRAINER, .bytes = INT64_MAX, .name = "-", NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -607,6 +609,8 @@ static void refusals_and_ends(void **state)
         {"ended 1 p 0 signal=65", 20, "1 to 64"},
         {"ended 1 p 0 exit=1 now", 19, "should end here"},
         {"ended 1 p 0 exit=1 missed=0", 27, "1 to 2^63 - 1"},
+        {"ended 1 p 0 exit=1 waits=", 26, "name"},
+        {"ended 1 p 0 exit=1 waits=x missed=1", 27, "should end here"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[512];
@@ -641,6 +645,7 @@ static void refusals_that_cannot_be_written(void **state)
         {RVL_EVENT_ENDED, .process = "trainer", .flags = RVL_ENDED_BY_SIGNAL},
         {RVL_EVENT_ENDED, .process = "trainer", .exit_status = 65, .flags = RVL_ENDED_BY_SIGNAL},
         {RVL_EVENT_ENDED, .process = "trainer", .flags = 2},
+        {RVL_EVENT_ENDED, .process = "trainer", .name = ""},
     };
     char path[PATH_BYTES];
     new_path(path, "");
