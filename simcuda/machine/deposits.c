@@ -387,7 +387,7 @@ static uint64_t find_missed(const rvli_deposits *all, const rvli_wire_request *r
     return known != NULL && known->sequence <= request->sequence ? (uint64_t)known->gone + 1 : 0;
 }
 
-/* What is forgotten is done, but for a rank that has left: the rank that asks had come to it. */
+/* What is forgotten is done, except for a rank that has left: the rank that asks had come to it. */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
                               rvli_wire_answer *answer)
 {

@@ -109,7 +109,7 @@ typedef enum rvli_wire_kind {
                        unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */
     RVLI_WIRE_DONE,  /* bytes: a rank, or RVLI_WIRE_ALL -> RVL_OK: it has come, or never will.
-                        RVL_ERR_BUSY, count: a rank that has not. id: as of COME */
+                        RVL_ERR_BUSY, id: as of COME; count: a rank that has not */
     RVLI_WIRE_WAITS, /* text: "rank 0 of 2 has waited 600 s for ..."; no answer */
 
     RVLI_WIRE_AWAY, /* bytes 1: the process leaves its devices, 0: it comes back (away.c) */

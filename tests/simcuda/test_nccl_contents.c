@@ -263,7 +263,7 @@ static void a_rank_that_leaves_early_is_waited_for(void **state)
     check_rank(0, "0\n0\n6\n6\n702\n");
     check_file("err", "rank 0 of 2 has waited for rank 1, which has left without calling "
                       "ncclAllReduce: its communicator fails");
-    /* It leaves after rank 0 has called, whose operation nobody takes anything from. */
+    /* It leaves after rank 0 has called. Nobody takes anything from that operation. */
     run_that_waits("0", "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
     check_rank(0, "0\n702\n");
     run_that_waits("0", "put i32 - $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
@@ -282,7 +282,7 @@ static void a_watchdog_sees_that_a_rank_has_left(void **state)
     run_that_waits("3", "put i32 3 $([ $1 = 1 ] && echo end) held 1 allreduce sum async query "
                         "held 3 async query allreduce sum");
     check_rank(0, "0\n0\n600 600 600 600 0\n6\n600 600 600 600 0\n6\n");
-    /* It aborts the communicator, whose operations have ended then. */
+    /* It aborts the communicator, and so ends its operations. */
     run_that_waits("3", "put i32 3 $([ $1 = 1 ] && echo end) held 1 allreduce sum query destroy "
                         "query sync");
     check_rank(0, "0\n600 600 600 600 0\n0\n0 0 0 0 0\n0\n");
@@ -296,7 +296,7 @@ static void a_rank_that_has_called_all_may_leave(void **state)
     run(2, "put i32 3 allreduce sum sync $([ $1 = 1 ] && echo end) held 1");
     folder_read("err", text, sizeof text);
     assert_null(strstr(text, "has left"));
-    /* What fits into NCCL's buffers is sent, whoever takes it. */
+    /* What fits into NCCL's buffers is sent, also if nobody takes it. */
     run(2, "put i32 3 $([ $1 = 1 ] && echo end) held 1 send 1 broadcast 0 sync");
     check_rank(0, "0\n0\n0\n");
     check_file("err",
