@@ -3,6 +3,8 @@
  * Processes that are off their devices (simcuda/driver/checkpoint.c). Their allocations are paused
  * in the machine's context, without content, since nobody's content is there; what the driver and
  * NCCL hold for them goes and comes back.
+ *
+ * A process may be several clients: each simulated library has its own connection. They go together.
  */
 #include "reveille/transition.h"
 #include "simcuda/machine/internal.h"
@@ -20,7 +22,7 @@ static rvl_status set_shares(rvli_machine *machine, rvli_client *client, bool th
     return status;
 }
 
-static rvl_status leave(rvli_machine *machine, rvli_client *client)
+static rvl_status leave_alone(rvli_machine *machine, rvli_client *client)
 {
     const rvl_pause_options options = {
         .struct_size = sizeof options, .flags = RVL_PAUSE_DISCARD, .process = client->process};
@@ -31,7 +33,7 @@ static rvl_status leave(rvli_machine *machine, rvli_client *client)
     return set_shares(machine, client, false);
 }
 
-static rvl_status come_back(rvli_machine *machine, rvli_client *client)
+static rvl_status come_back_alone(rvli_machine *machine, rvli_client *client)
 {
     const rvl_resume_options options = {
         .struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE, .process = client->process};
@@ -46,9 +48,21 @@ static rvl_status come_back(rvli_machine *machine, rvli_client *client)
     return status;
 }
 
+static rvl_status move(rvli_machine *machine, pid_t pid, bool away)
+{
+    rvl_status status = RVL_OK;
+    for (rvli_client *each = machine->clients; each != NULL && status == RVL_OK; each = each->next)
+        if (each->pid == pid && each->greeted && each->away != away)
+            status = away ? leave_alone(machine, each) : come_back_alone(machine, each);
+    return status;
+}
+
 rvl_status rvli_away_set(rvli_machine *machine, rvli_client *client, bool away)
 {
     if (client->away == away)
         return RVL_ERR_STATE;
-    return away ? leave(machine, client) : come_back(machine, client);
+    rvl_status status = move(machine, client->pid, away);
+    if (status != RVL_OK)
+        (void)move(machine, client->pid, !away);
+    return status;
 }

@@ -24,7 +24,7 @@ from common import MIB, SIMULATED, Checks
 from reveille._communicators import loaded
 
 RANK = int(os.environ["RANK"])
-CYCLES = 5
+CYCLES = int(os.environ.get("CYCLES", "5"))
 TIMEOUT_S = 20.0
 SLACK = 8 * MIB  # what the driver takes for itself between two readings
 FIGURES: dict[str, Any] = {"rank": RANK}

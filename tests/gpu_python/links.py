@@ -18,6 +18,7 @@ from typing import Any
 import reveille
 import torch
 import torch.distributed as dist
+from reveille import _replicas
 
 MIB = 1 << 20
 LARGE_BYTES = 256 * MIB
@@ -94,9 +95,54 @@ class Simulated:
         return self.context.stats().devices[0].host_backup_bytes
 
 
+class Parts:
+    """Where the seconds of a wake of replicas go on this rank: what it calls is timed, and goes on as it was.
+
+    "load" waits for this rank's own link, "exchange" for the other ranks; "first_exchange" is the first of these, which no later
+    step of the link hides. "fill" compares what came. "before" is what all ranks prepare, with their first vote, and "after" the
+    second vote and the commit.
+    """
+
+    TIMED = {"load": (_replicas.Sharing, "_load"), "exchange": (_replicas.TorchExchange, "run"), "fill": (_replicas.Sharing, "_fill"),
+             "together": (_replicas.Sharing, "together")}  # fmt: skip
+
+    def __init__(self) -> None:
+        self._calls: dict[str, list[tuple[float, float]]] = {}
+        for part, (owner, name) in self.TIMED.items():
+            setattr(owner, name, self._timed(part, getattr(owner, name), isinstance(vars(owner)[name], staticmethod)))
+
+    def _timed(self, part: str, function: Any, static: bool) -> Any:
+        def go(*arguments: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                self._calls.setdefault(part, []).append((begin, time.perf_counter()))
+
+        return staticmethod(go) if static else go
+
+    def take(self, begin: float, end: float) -> dict[str, float]:
+        """Of the wake that began and ended then."""
+        spans, self._calls = self._calls, {}
+        if "together" not in spans:
+            return {}
+        found = {part: sum(e - b for b, e in each) for part, each in spans.items()}
+        first, last = spans["together"][0]
+        exchanges = spans.get("exchange", [(0.0, 0.0)])
+        return found | {
+            "before": first - begin,
+            "after": end - last,
+            "first_exchange": exchanges[0][1] - exchanges[0][0],
+            "steps": float(len(exchanges)),
+        }
+
+
+PARTS = Parts()
+
+
 def measure(memory: Cards | Simulated, rounds: int, replicas: bool) -> dict[str, Any]:
     """Seconds of each wake-up, on this rank."""
-    found: dict[str, Any] = {"seconds": [], "right": True}
+    found: dict[str, Any] = {"seconds": [], "parts": [], "right": True}
     for _ in range(rounds):
         memory.pause(dist.group.WORLD)
         found["host_bytes"] = memory.host_bytes()
@@ -104,7 +150,9 @@ def measure(memory: Cards | Simulated, rounds: int, replicas: bool) -> dict[str,
         dist.barrier()
         begin = time.perf_counter()
         links = memory.resume(dist.group.WORLD, replicas)
-        found["seconds"].append(time.perf_counter() - begin)
+        end = time.perf_counter()
+        found["seconds"].append(end - begin)
+        found["parts"].append(PARTS.take(begin, end))
         found["right"] = found["right"] and memory.is_right()
         if links is not None:
             found["links"] = vars(links)

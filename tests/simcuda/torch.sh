@@ -87,6 +87,11 @@ timeout 300 "$build/cli/reveille" run -- env PYTHON="$environment/bin/python" \
     bash "$source/tests/gpu_python/asleep.sh" "$source/build/torch_asleep" "$build" 10 2
 timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/bench/gpu/turns.py" "$build" --small --rounds 1 --sleepers 2
 
+# The script for several cards, in small: its first run on cards is not its first.
+SMALL=1 PYTHON=$environment/bin/python RANKS=2 timeout 1200 "$build/cli/reveille" run --gpus 2 --device h100-80g \
+    --keep-contents 128MiB -- bash "$source/tests/gpu_python/two_cards.sh" "$source/build/torch_two_cards" "$build" 1100 \
+    machine asleep nccl asleep_suspended killed links bucket store
+
 for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
         "$source/tests/simcuda/torch_graphs.py"
