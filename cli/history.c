@@ -217,8 +217,9 @@ static bool ask_device(search *in, const char *path, uint32_t index, const size_
     return !used;
 }
 
-static bool ask_file(search *in, const char *path, const char *process)
+static bool ask_file(void *user, const char *path, const char *process)
 {
+    search *in = user;
     size_t *asked = calloc(in->share_count + 1, sizeof *asked), count = 0;
     rvl_snapshot_window *windows = calloc(in->share_count + 1, sizeof *windows);
     bool ok = asked != NULL && windows != NULL, is_there = true;
@@ -255,7 +256,7 @@ static bool process_of(const char *file, char *process_out, size_t size)
     return made > 0;
 }
 
-static bool ask_files(search *in, const char *folder)
+bool history_each_file(const char *folder, history_file_fn hear, void *user)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, alphasort);
@@ -265,7 +266,7 @@ static bool ask_files(search *in, const char *folder)
         snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
         if (ok && (unsigned)i < FILES_MOST &&
             process_of(entries[i]->d_name, process, sizeof process))
-            ok = ask_file(in, path, process);
+            ok = hear(user, path, process);
         free(entries[i]);
     }
     free(entries);
@@ -293,7 +294,7 @@ static bool look(const history *of, const rvl_replay *replay, search *in)
         for (uint32_t i = 0; ok && i < count; i++)
             ok = add_shares(in, device, stages[i]);
     }
-    return ok && ask_files(in, of->folder);
+    return ok && history_each_file(of->folder, ask_file, in);
 }
 
 /* ---- A peak as a whole ---- */

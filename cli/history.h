@@ -25,6 +25,12 @@ int history_begin(const char *named, history *history_out);
 /* Removes what is not kept. */
 void history_end(history *of);
 
+/* Hears of a file of history and of the process that it is of. false: go no further. */
+typedef bool (*history_file_fn)(void *user, const char *path, const char *process);
+
+/* Every file of a folder, in order. Returns whether all were heard of. */
+bool history_each_file(const char *folder, history_file_fn hear, void *user);
+
 /*
  * Prints, for each name of a stage, what its largest peak is for, on the device that has it.
  * false: no memory.

@@ -163,8 +163,7 @@ static char *frame_text(const char *name, const char *file, uint32_t line)
     return shown;
 }
 
-/* "forward (gpt.py:23), through forward (modeling_llama.py:239)" */
-static char *place_text(const rvl_snapshot_line *line)
+char *holders_place(const rvl_snapshot_line *line)
 {
     char *own = frame_text(line->name, line->file, line->line), *text = NULL;
     if (own == NULL || line->via_name == NULL)
@@ -180,7 +179,7 @@ static char *place_text(const rvl_snapshot_line *line)
 static bool put_line(table *rows, const rvl_snapshot_line *line)
 {
     char size[SIZE_TEXT_BYTES], count[COUNT_TEXT_BYTES];
-    char *place = place_text(line), *tag = printable(line->tag);
+    char *place = holders_place(line), *tag = printable(line->tag);
     if (place != NULL && tag != NULL) {
         const char *cells[] = {format_size(line->bytes, size), tag,
                                format_count(line->count, "tensor", "tensors", count), place};

@@ -24,6 +24,10 @@ bool holding_add_stage(holding *to, const rvl_snapshot *snapshot, uint32_t stage
 void holding_sort(holding *of);
 void holding_clear(holding *of);
 
+/* "forward (gpt.py:23), through forward (modeling_llama.py:239)"; the caller frees it. NULL: no
+ * memory. */
+char *holders_place(const rvl_snapshot_line *line);
+
 /*
  * Prints "at the peak of WHERE: weights 14.2 GiB, ..." and below it the lines that hold most. Where
  * nothing is known, nothing. The holding is in order. false: no memory.

@@ -179,8 +179,8 @@ int explain_replay(rvl_status status)
     rvl_error error = *rvli_error_get();
     complain(code, "%s", text);
     /* At its first byte a file turns out to be of another kind. */
-    if (error.status == status && code == EXIT_BAD_INPUT && error.file[0] != '\0' &&
-        (error.line == 0 || (error.line == 1 && error.column <= 1)))
+    if (error.status == status && status != RVL_ERR_NOT_FOUND && code == EXIT_BAD_INPUT &&
+        error.file[0] != '\0' && (error.line == 0 || (error.line == 1 && error.column <= 1)))
         kinds_hint(error.file);
     return code;
 }

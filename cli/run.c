@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/output.h"
+#include "advice.h"
 #include "command.h"
 #include "document.h"
 #include "history.h"
@@ -32,6 +33,8 @@ typedef struct arguments {
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
+    bool advise;
+    advice advice;
     replay_view view;
     bool no_gpu_ok;
 } arguments;
@@ -121,6 +124,12 @@ const command_spec run_spec = {
              .usual = "it goes with the run",
              .expected = "a folder",
              .field = FIELD(snapshots)},
+            {.kind = OPTION_FLAG,
+             .name = "advise",
+             .help = "replay PyTorch's history with other settings of its allocator, and with "
+                     "gradient checkpointing of the lines that hold activations: what each saves",
+             .usual = "only where the command ran out of memory",
+             .field = FIELD(advise)},
             {.kind = OPTION_FLAG,
              .name = "no-gpu-ok",
              .help = "accept a command that uses no GPU",
@@ -244,6 +253,31 @@ static rvl_status replay_without_unknown(const char *trace, option_budgets *budg
     return replay_with(trace, budgets, headroom, replay_out);
 }
 
+/* ---- What there is to say beside the replay ---- */
+
+static bool print_more(const void *user, const rvl_replay *replay)
+{
+    const arguments *parsed = user;
+    return history_print(&parsed->history, replay) && advice_print(&parsed->advice);
+}
+
+static bool write_more(FILE *out, const void *user, const rvl_replay *replay)
+{
+    const arguments *parsed = user;
+    return history_write_json(out, &parsed->history, replay) &&
+           advice_write_json(out, &parsed->advice);
+}
+
+static bool find_advice(arguments *parsed, const rvl_replay *replay)
+{
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    bool refused = rvl_replay_get_verdict(replay, &verdict) == RVL_OK &&
+                   verdict.kind == RVL_VERDICT_OUT_OF_MEMORY;
+    if (parsed->history.folder[0] == '\0' || !(refused || parsed->advise))
+        return true;
+    return advice_find(parsed->history.folder, refused, &parsed->advice);
+}
+
 /* What the run was, from its trace. Returns the exit status that it asks for. */
 static int show(arguments *parsed, const char *trace)
 {
@@ -257,9 +291,10 @@ static int show(arguments *parsed, const char *trace)
     if (status != RVL_OK)
         return explain_replay(status);
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
-    const replay_more more = {
-        .print = history_print, .write_json = history_write_json, .user = &parsed->history};
-    int shown = replay_show(replay, &progress, &parsed->view, &more);
+    const replay_more more = {.print = print_more, .write_json = write_more, .user = parsed};
+    int shown = find_advice(parsed, replay) ? replay_show(replay, &progress, &parsed->view, &more)
+                                            : complain(EXIT_INTERNAL, "out of host memory");
+    advice_clear(&parsed->advice);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
     int code = within_budgets(replay) && !refused && !verdict_waits(replay) ? EXIT_FITS
                                                                             : EXIT_DOES_NOT_FIT;
@@ -395,6 +430,9 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         strcmp(parsed->attribution, "off") == 0)
         return options_refuse(&run_spec, "--snapshots: not with --attribution=off, which follows "
                                          "no history: leave one of them out");
+    if (parsed->advise && parsed->attribution != NULL && strcmp(parsed->attribution, "off") == 0)
+        return options_refuse(&run_spec, "--advise: not with --attribution=off, which follows no "
+                                         "history: leave one of them out");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
     status = documents_check(&run_spec, &parsed->view.json, &parsed->view.markdown);

@@ -74,13 +74,24 @@ const command_spec snapshot_spec = {
              .usual = "as recorded",
              .field = FIELD(options.flags),
              .bit = RVL_SNAPSHOT_EMPTY_CACHE},
+            OPTION_OF_STAGES(FIELD(options.stage_prefix),
+                             "annotations that begin with this are stages, named by the rest",
+                             "stage:"),
             {.kind = OPTION_STRING,
              .name = "stage-prefix",
-             .value = "P",
-             .help = "annotations that begin with this are stages",
-             .usual = "stage:",
+             .value = "PREFIX",
+             .help = "the older name of --stages",
+             .usual = "as --stages",
              .expected = "the beginning of an annotation, such as stage:",
              .field = FIELD(options.stage_prefix)},
+            {.kind = OPTION_STRING,
+             .name = "recompute",
+             .value = "FILE:LINE",
+             .help = "do the calls of this line again in the pass of backward, as gradient "
+                     "checkpointing does; the file is one of `reveille run --snapshots`",
+             .usual = "as recorded",
+             .expected = "a line of the program, such as gpt.py:23",
+             .field = FIELD(options.recompute)},
             {.kind = OPTION_CALL,
              .name = "device",
              .value = "N|DEVICE",
@@ -181,7 +192,8 @@ static int add_setting(const command_spec *command, const option_spec *option, c
 static int check(const arguments *parsed, const option_line *line, int operands)
 {
     static const char *const of_the_model[] = {
-        "verify", "set", "capacity", "empty-cache-at-stages", "stage-prefix", "all-frames"};
+        "verify", "set",          "capacity",  "empty-cache-at-stages",
+        "stages", "stage-prefix", "recompute", "all-frames"};
     if (operands != 1)
         return options_refuse(&snapshot_spec, "snapshot: name one snapshot");
     if (parsed->options.capacity_bytes > 0 && parsed->options.capacity_bytes < CAPACITY_MIN)

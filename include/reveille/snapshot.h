@@ -19,6 +19,7 @@ typedef struct rvl_snapshot rvl_snapshot;
 #define RVL_SNAPSHOT_EMPTY_CACHE 2u /* predict: call empty_cache before every stage */
 #define RVL_SNAPSHOT_HOLDERS 4u    /* find what each stage's peak is for, and which lines hold it */
 #define RVL_SNAPSHOT_ALL_FRAMES 8u /* a line is the innermost frame of a stack, whatever it is */
+#define RVL_SNAPSHOT_MEET_REFUSED 16u /* predict: meet requests that failed, and free them */
 
 /*
  * A span of time, by the wall clock, that is looked at as a stage. Its peak is the instant with
@@ -46,14 +47,18 @@ typedef struct rvl_snapshot_options {
                                            does not reach has no parts */
     size_t window_count;
     size_t window_size; /* sizeof(rvl_snapshot_window) */
+    /* Predict: "FILE:LINE", a line with calls that are done again in the pass of backward, as
+       torch.utils.checkpoint does it; NULL: none. The recording is one of `reveille run`. */
+    const char *recompute;
 } rvl_snapshot_options;
 
 /*
  * Reads a snapshot, gzipped or not, and runs it. options may be NULL. Returns RVL_OK
  * (also if a verification diverges: ask the result); RVL_ERR_INVALID (options); RVL_ERR_IO;
  * RVL_ERR_CORRUPT_TRACE (no snapshot, a broken one, or one that names code; the message has the
- * byte); RVL_ERR_VERSION (a newer pickle protocol); RVL_ERR_NOT_FOUND (no such device);
- * RVL_ERR_HOST_OOM. The caller frees *snapshot_out with rvl_snapshot_close(). Since 0.1.
+ * byte); RVL_ERR_VERSION (a newer pickle protocol); RVL_ERR_NOT_FOUND (no such device, or no call
+ * of the line `recompute` that keeps anything for a pass of backward); RVL_ERR_HOST_OOM. The caller
+ * frees *snapshot_out with rvl_snapshot_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
                                     rvl_snapshot **snapshot_out);
@@ -174,6 +179,14 @@ typedef struct rvl_snapshot_line {
 /* A line, the largest first; the 64 largest are kept. As rvl_snapshot_get_part(). Since 0.1. */
 RVL_API rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage,
                                          uint32_t line, rvl_snapshot_line *line_out);
+
+/*
+ * A line of the program with calls that have asked for activations held at the same instant, the
+ * largest first; lines that it calls come beside it. tag is "activations", via_name and module
+ * are NULL. As rvl_snapshot_get_part(). Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_get_call(const rvl_snapshot *snapshot, uint32_t stage,
+                                         uint32_t call, rvl_snapshot_line *call_out);
 
 /*
  * The result as JSON (schema 1, docs/snapshot.md), one line, without a newline. The caller frees

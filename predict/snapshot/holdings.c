@@ -411,15 +411,16 @@ static void name_frame(const finder *from, uint32_t frame, char **name, char **f
     *line = row->line;
 }
 
-static rvl_status keep_lines(const finder *from, sums *lines, rvli_holdings *to)
+static rvl_status keep_lines(const finder *from, sums *lines, rvli_held_line **kept_out,
+                             uint32_t *count_out)
 {
     bool ok = true;
     sort(lines);
     uint32_t count = lines->count < RVLI_HOLDING_LINES ? lines->count : RVLI_HOLDING_LINES;
-    to->lines = calloc(count + (size_t)1, sizeof *to->lines);
-    for (uint32_t i = 0; to->lines != NULL && i < count; i++) {
+    rvli_held_line *kept = *kept_out = calloc(count + (size_t)1, sizeof *kept);
+    for (uint32_t i = 0; kept != NULL && i < count; i++) {
         const struct sum *sum = &lines->list[i];
-        rvli_held_line *line = &to->lines[to->line_count++];
+        rvli_held_line *line = &kept[(*count_out)++];
         *line = (rvli_held_line){.tag = copy(from->tags[sum->tag], &ok),
                                  .module = module_of(from, sum->module, &ok),
                                  .bytes = sum->bytes,
@@ -435,7 +436,7 @@ static rvl_status keep_lines(const finder *from, sums *lines, rvli_holdings *to)
         if (sum->via > 0)
             name_frame(from, sum->via, &line->via_name, &line->via_file, &line->via_line, &ok);
     }
-    return ok && to->lines != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+    return ok && kept != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -489,7 +490,35 @@ static struct sum line_of(const finder *from, uint32_t index)
                         .phase = facts->phase};
 }
 
-static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums *lines)
+/* Whether a frame is further in on a stack, too: a function that calls itself counts once. */
+static bool comes_again(const rvli_pickle *pickle, uint32_t node)
+{
+    uint32_t frame = pickle->stacks[node - 1].frame;
+    while ((node = pickle->stacks[node - 1].inner) > 0) {
+        if (pickle->stacks[node - 1].frame == frame)
+            return true;
+    }
+    return false;
+}
+
+/* Activations are under every line of the program and of packages that was at work. */
+static rvl_status add_calls(const finder *from, uint32_t index, sums *calls)
+{
+    const rvli_tensor *tensor = &from->tensors.list[index];
+    rvl_status status = RVL_OK;
+    for (uint32_t node = tensor->stack; node > 0 && status == RVL_OK;
+         node = from->pickle->stacks[node - 1].inner) {
+        uint32_t frame = from->pickle->stacks[node - 1].frame;
+        if (from->kinds[frame] <= RVLI_FRAME_PACKAGE && !comes_again(from->pickle, node))
+            status = add(calls, (struct sum){.bytes = tensor->size,
+                                             .count = 1,
+                                             .tag = TAG_ACTIVATIONS,
+                                             .own = frame + 1});
+    }
+    return status;
+}
+
+static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums *lines, sums *calls)
 {
     rvl_status status = RVL_OK;
     uint64_t private_rounding = 0, tensors = 0;
@@ -499,6 +528,8 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
         if (tensor->begin > held->instant || tensor->end <= held->instant)
             continue;
         status = add(lines, line_of(from, i));
+        if (status == RVL_OK && facts->tag == TAG_ACTIVATIONS)
+            status = add_calls(from, i, calls);
         if (facts->is_private) {
             private_rounding += (ROUNDING - tensor->size % ROUNDING) % ROUNDING;
             continue;
@@ -521,17 +552,21 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
 
 static rvl_status find_stage(finder *from, rvli_snapshot_stage *stage)
 {
-    sums parts = {0}, lines = {0};
+    sums parts = {0}, lines = {0}, calls = {0};
     from->work += from->tensors.count;
     if (from->work > WORK_MAX)
         return RVL_OK;
-    rvl_status status = sum_up(from, &stage->held, &parts, &lines);
+    rvli_holdings *to = &stage->holdings;
+    rvl_status status = sum_up(from, &stage->held, &parts, &lines, &calls);
     if (status == RVL_OK)
-        status = keep_parts(from, &parts, &stage->holdings);
+        status = keep_parts(from, &parts, to);
     if (status == RVL_OK)
-        status = keep_lines(from, &lines, &stage->holdings);
+        status = keep_lines(from, &lines, &to->lines, &to->line_count);
+    if (status == RVL_OK)
+        status = keep_lines(from, &calls, &to->calls, &to->call_count);
     clear(&parts);
     clear(&lines);
+    clear(&calls);
     return status;
 }
 
@@ -669,22 +704,27 @@ rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options
     return status;
 }
 
+static void clear_lines(rvli_held_line *lines, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        free(lines[i].tag);
+        free(lines[i].name);
+        free(lines[i].file);
+        free(lines[i].via_name);
+        free(lines[i].via_file);
+        free(lines[i].module);
+    }
+    free(lines);
+}
+
 void rvli_holdings_clear(rvli_holdings *holdings)
 {
     for (uint32_t i = 0; i < holdings->part_count; i++) {
         free(holdings->parts[i].tag);
         free(holdings->parts[i].module);
     }
-    for (uint32_t i = 0; i < holdings->line_count; i++) {
-        rvli_held_line *line = &holdings->lines[i];
-        free(line->tag);
-        free(line->name);
-        free(line->file);
-        free(line->via_name);
-        free(line->via_file);
-        free(line->module);
-    }
+    clear_lines(holdings->lines, holdings->line_count);
+    clear_lines(holdings->calls, holdings->call_count);
     free(holdings->parts);
-    free(holdings->lines);
     *holdings = (rvli_holdings){0};
 }

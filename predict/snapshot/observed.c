@@ -154,21 +154,38 @@ static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
 }
 
 /*
+ * The number of the pass of backward that is next, phases between left out; `number` where it
+ * is not, or where one goes on.
+ */
+static uint32_t backward_next(const rvli_observed *observed, size_t next, uint32_t number)
+{
+    if (next == 0 || observed->phases[next - 1].kind == RVLI_PHASE_BACKWARD)
+        return number;
+    while (next < observed->phase_count && observed->phases[next].kind == RVLI_PHASE_BETWEEN)
+        next++;
+    return next < observed->phase_count && observed->phases[next].kind == RVLI_PHASE_BACKWARD
+               ? observed->phases[next].number
+               : number;
+}
+
+/*
  * A phase begins before the first entry that is of it, or of one behind it. PyTorch keeps what it
- * puts on entries for each thread, and backward has threads of its own: an entry without a label
- * is backward's, if that is next.
+ * puts on entries for each thread. Backward has threads of its own: an entry without a label is
+ * backward's, if that is next. The thread that writes files begins phases that no entry is of,
+ * while the program's thread still has the number before: numbers never go back.
  */
 static void find_begins(const rvli_recording *recording, rvli_observed *observed)
 {
     uint32_t number = 0;
     size_t next = 0;
     for (uint32_t i = 0; i < recording->event_count && next < observed->phase_count; i++) {
-        uint32_t label = recording->events[i].label;
-        const rvli_phase *phase = &observed->phases[next];
-        if (label > 0)
-            number = number_of_label(&recording->pickle, label);
-        else if (phase->kind == RVLI_PHASE_BACKWARD && phase->number == number + 1)
-            number++;
+        const rvli_event_row *event = &recording->events[i];
+        uint32_t said = number;
+        if (event->label > 0)
+            said = number_of_label(&recording->pickle, event->label);
+        else if (event->action != RVLI_ACTION_SNAPSHOT)
+            said = backward_next(observed, next, number);
+        number = said > number ? said : number;
         while (next < observed->phase_count && observed->phases[next].number <= number)
             observed->phases[next++].begin = i;
     }

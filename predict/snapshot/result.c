@@ -77,14 +77,8 @@ rvl_status rvl_snapshot_get_part(const rvl_snapshot *snapshot, uint32_t stage, u
     return rvli_result_write(part_out, &to, sizeof to);
 }
 
-rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage, uint32_t line,
-                                 rvl_snapshot_line *line_out)
+static rvl_status write_line(const rvli_held_line *from, rvl_snapshot_line *line_out)
 {
-    if (snapshot == NULL)
-        return RVL_ERR_INVALID;
-    if (stage >= snapshot->facts.stage_count || line >= snapshot->stages[stage].holdings.line_count)
-        return RVL_ERR_NOT_FOUND;
-    const rvli_held_line *from = &snapshot->stages[stage].holdings.lines[line];
     rvl_snapshot_line to = {.struct_size = sizeof to,
                             .tag = from->tag,
                             .name = from->name,
@@ -97,6 +91,26 @@ rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage, u
                             .bytes = from->bytes,
                             .count = from->count};
     return rvli_result_write(line_out, &to, sizeof to);
+}
+
+rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage, uint32_t line,
+                                 rvl_snapshot_line *line_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    if (stage >= snapshot->facts.stage_count || line >= snapshot->stages[stage].holdings.line_count)
+        return RVL_ERR_NOT_FOUND;
+    return write_line(&snapshot->stages[stage].holdings.lines[line], line_out);
+}
+
+rvl_status rvl_snapshot_get_call(const rvl_snapshot *snapshot, uint32_t stage, uint32_t call,
+                                 rvl_snapshot_line *call_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    if (stage >= snapshot->facts.stage_count || call >= snapshot->stages[stage].holdings.call_count)
+        return RVL_ERR_NOT_FOUND;
+    return write_line(&snapshot->stages[stage].holdings.calls[call], call_out);
 }
 
 /* ---- JSON ---- */

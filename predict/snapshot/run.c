@@ -17,12 +17,13 @@
 #include "base/output.h"
 #include "base/trace_element.h"
 #include "predict/snapshot/holdings.h"
+#include "predict/snapshot/rewrite.h"
 #include "predict/snapshot/tensors.h"
 
 #define STAGE_PREFIX "stage:"
 #define FLAGS                                                                                      \
     (RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE | RVL_SNAPSHOT_HOLDERS |                       \
-     RVL_SNAPSHOT_ALL_FRAMES)
+     RVL_SNAPSHOT_ALL_FRAMES | RVL_SNAPSHOT_MEET_REFUSED)
 /* Entries that are looked at for the request that gave memory back. */
 #define AHEAD_MAX 4096u
 /* What an entry tells the caller that began the run: begin again. */
@@ -485,9 +486,14 @@ static bool gives_back(const rvli_run *run)
     return false;
 }
 
+static bool rewrites(const rvl_snapshot_options *options)
+{
+    return options->recompute != NULL || (options->flags & RVL_SNAPSHOT_MEET_REFUSED) != 0;
+}
+
 static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
 {
-    bool swapped = !run->verify && (run->empty_cache_at_stages ||
+    bool swapped = !run->verify && (run->empty_cache_at_stages || rewrites(options) ||
                                     !rvli_settings_same(&run->settings, &run->recording.settings));
     bool changed = swapped || (!run->verify && options->capacity_bytes > 0);
     bool lacks;
@@ -503,6 +509,9 @@ static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
         run->changed = true;
         clear_run(run);
     }
+    if (status == RVL_OK && rewrites(options))
+        status = rvli_rewrite(&run->recording, options->recompute,
+                              (options->flags & RVL_SNAPSHOT_MEET_REFUSED) != 0);
     if (status == RVL_OK)
         status = run_whole(run, options);
     if (status == RVL_OK) {
@@ -547,10 +556,15 @@ static rvl_status check_options(const rvl_snapshot_options *options, char *messa
     rvli_settings settings;
     rvli_settings_default(&settings);
     if ((options->flags & RVL_SNAPSHOT_VERIFY) &&
-        (options->setting_count > 0 || (options->flags & RVL_SNAPSHOT_EMPTY_CACHE))) {
+        (options->setting_count > 0 || (options->flags & RVL_SNAPSHOT_EMPTY_CACHE) ||
+         rewrites(options))) {
         snprintf(message, size,
-                 "a verification runs with the recorded settings: leave verify "
-                 "out to change them");
+                 "a verification runs what was recorded: leave verify out to change it");
+        return RVL_ERR_INVALID;
+    }
+    if (options->recompute != NULL && !rvli_rewrite_knows(options->recompute)) {
+        snprintf(message, size, "recompute %.150s: expected FILE:LINE, such as gpt.py:23",
+                 options->recompute);
         return RVL_ERR_INVALID;
     }
     for (size_t i = 0; i < options->setting_count; i++) {
@@ -631,6 +645,11 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
         status = begin_track(&run, &known);
     if (status == RVL_OK)
         status = run_all(&run, &known);
+    if (status == RVL_ERR_NOT_FOUND && known.recompute != NULL && message[0] == '\0')
+        snprintf(message, sizeof message,
+                 "recompute %.100s: no call of this line keeps anything for a pass of backward, or "
+                 "the file is not of `reveille run`, which records these passes",
+                 known.recompute);
     clear_run(&run);
     if (status == RVL_OK && (known.flags & RVL_SNAPSHOT_HOLDERS))
         status = rvli_holdings_find(&run, &known);

@@ -76,8 +76,10 @@ typedef struct rvli_held_line {
 typedef struct rvli_holdings {
     rvli_held_part *parts; /* the largest first */
     rvli_held_line *lines;
+    rvli_held_line *calls; /* lines on the stacks of activations, innermost or not */
     uint32_t part_count;
     uint32_t line_count;
+    uint32_t call_count;
 } rvli_holdings;
 
 /* The instant of a peak: of those with most reserved the one with most allocated. */

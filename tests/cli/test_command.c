@@ -730,7 +730,7 @@ static void test_bad_snapshots(void **state)
     check_bad_usage("--device h200: with --tensors only the index of a device in the file");
     RUN("snapshot", "--verify", "--empty-cache-at-stages", SNAPSHOTS "default.pickle");
     check_status(2);
-    check_contains(answer.err, "a verification runs with the recorded settings");
+    check_contains(answer.err, "a verification runs what was recorded");
     RUN("snapshot", "--device", "7", SNAPSHOTS "default.pickle");
     check_status(2);
     check_contains(answer.err, "this device has no trace in it");

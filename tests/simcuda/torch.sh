@@ -41,6 +41,7 @@ timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "
 # What the README shows, with this version; with another a figure may differ.
 [ "$version" != 2.11.0 ] || timeout 600 python3 "$source/tests/documents.py" "$build/cli/reveille" "$source" "$build" \
     --pytorch "$environment/bin/python" README.md
+[ -n "$short" ] || timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_advice.py" "$build/cli/reveille"
 if [ -n "$short" ]; then
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
