@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The file of history with the largest peak is replayed once as it is, once for each setting, and
- * once for each line whose calls hold activations at that peak, for as many as are worth it.
+ * once for each line with calls that hold activations at that peak, for as many as are worth it.
  */
 #include "advice.h"
 

@@ -19,7 +19,7 @@
 bool rvli_rewrite_knows(const char *place);
 
 /*
- * Replaces the entries. again: the line whose calls are done again; NULL: none. RVL_OK,
+ * Replaces the entries. again: the line with the calls that are done again; NULL: none. RVL_OK,
  * RVL_ERR_NOT_FOUND (no call of that line keeps anything for a pass of backward) or
  * RVL_ERR_HOST_OOM; only after RVL_OK anything has changed.
  */
