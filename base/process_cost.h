@@ -12,6 +12,9 @@
 #define RVLI_PROCESS_LOCK ((rvl_cost){.call_ns = 300000})
 #define RVLI_PROCESS_CHECKPOINT ((rvl_cost){.call_ns = 390000000, .fs_per_byte = 605000})
 #define RVLI_PROCESS_RESTORE ((rvl_cost){.call_ns = 300000000, .fs_per_byte = 196000})
+/* Beside that, for host memory that is registered: 16 GiB, off and back (host_asleep.py, H100). */
+#define RVLI_PROCESS_PINNED_OFF ((rvl_cost){.fs_per_byte = 23300})
+#define RVLI_PROCESS_PINNED_BACK ((rvl_cost){.fs_per_byte = 16500})
 #define RVLI_PROCESS_UNLOCK ((rvl_cost){.call_ns = 1400000})
 
 #endif

@@ -45,7 +45,7 @@ typedef struct arguments {
 const command_spec sleep_spec = {
     .name = "sleep",
     .summary = "take another process off its GPUs",
-    .usage = "[--timeout SECONDS] [--discard] [--unpin] PID",
+    .usage = "[--timeout SECONDS] [--discard] PID",
     .description =
         "Has a process sleep: all its tags are paused, and the driver takes the rest of it off its "
         "GPUs, with contexts and graphs. Nothing of it is left there until `reveille wake`.\n\n"
@@ -58,8 +58,6 @@ const command_spec sleep_spec = {
                               "10"),
             OPTION_OF_FLAG("discard", RVL_SLEEP_DISCARD, "without contents",
                            "keep what has a backup"),
-            OPTION_OF_FLAG("unpin", RVL_SLEEP_UNPIN,
-                           "have the driver forget host backups meanwhile", "they stay registered"),
             {.kind = OPTION_END},
         },
     .exits = EXITS,

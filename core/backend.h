@@ -152,14 +152,12 @@ typedef struct rvli_host_facts {
  *                       of another process are open here.
  *   process_state       Where the process is. RVL_ERR_NOT_SUPPORTED: the driver cannot do this.
  *   process_lock        Waits until the devices are idle, and holds up every later call of the
- *                       process. RVL_ERR_TIMEOUT after timeout_ms (0: waits forever). unpin: has
- * the driver forget host memory before, from the lock to the unlock; no copy may be under way.
+ *                       process. RVL_ERR_TIMEOUT after timeout_ms (0: waits forever).
  *   process_checkpoint  Moves what the process has on its devices to host memory. It is locked
  *                       before, and off its devices after that.
  *   process_restore     Moves it back. Where there is no room the process is lost: see
  *                       process_room first.
- *   process_unlock      Calls go on. Host memory is made known to the driver again, beside them:
- *                       copies wait for their part of it.
+ *   process_unlock      Calls go on.
  *   process_room        Free bytes of a device, all processes counted, in every state of this one.
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
@@ -182,7 +180,7 @@ typedef struct rvli_host_facts {
 #define RVLI_BACKEND_PROCESS_MAP(X)                                                                \
     X(process_check, (void *self), (self))                                                         \
     X(process_state, (void *self, rvli_process_state *state_out), (self, state_out))               \
-    X(process_lock, (void *self, uint32_t timeout_ms, bool unpin), (self, timeout_ms, unpin))      \
+    X(process_lock, (void *self, uint32_t timeout_ms), (self, timeout_ms))                         \
     X(process_checkpoint, (void *self), (self))                                                    \
     X(process_restore, (void *self), (self))                                                       \
     X(process_unlock, (void *self), (self))                                                        \

@@ -39,7 +39,6 @@ typedef enum chunk_state {
     CHUNK_MAKING,   /* pieces are queued or being brought in */
     CHUNK_PINNED,   /* registered with the driver */
     CHUNK_PAGEABLE, /* its pages are there; registering was refused */
-    CHUNK_UNPINNED, /* its pages are there; the driver does not know them for now */
     CHUNK_FAILED,   /* its pages could not be had */
     CHUNK_GIVING    /* queued to go back to the system */
 } chunk_state;
@@ -134,19 +133,11 @@ static void finish(chunk *c, chunk_state state)
     the.moving--;
     if (state == CHUNK_RAW && c->wanted)
         begin_making(c);
-    else if (state != CHUNK_RAW && state != CHUNK_UNPINNED && c->used_bytes == 0)
+    else if (state != CHUNK_RAW && c->used_bytes == 0)
         trim(the.keep_bytes); /* freed before it was there */
     c->wanted = false;
     pthread_cond_broadcast(&settled);
     pthread_mutex_unlock(&lock);
-}
-
-/* Its pages are there. */
-static void pin_chunk(chunk *c)
-{
-    CUresult result =
-        rvli_cuda.cuMemHostRegister(chunk_base(c), CHUNK_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
-    finish(c, result == CUDA_SUCCESS ? CHUNK_PINNED : CHUNK_PAGEABLE);
 }
 
 /* The pages of a chunk that will not be used go at once: half a chunk helps nobody. */
@@ -157,7 +148,9 @@ static void finish_making(chunk *c)
         finish(c, CHUNK_FAILED);
         return;
     }
-    pin_chunk(c);
+    CUresult result =
+        rvli_cuda.cuMemHostRegister(chunk_base(c), CHUNK_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
+    finish(c, result == CUDA_SUCCESS ? CHUNK_PINNED : CHUNK_PAGEABLE);
 }
 
 /*
@@ -232,51 +225,6 @@ static void begin_giving(chunk *c)
     the.moving++;
     c->pieces[0] = (piece){.job.run = run_giving, .owner = c};
     rvli_workers_queue(the.workers, &c->pieces[0].job);
-}
-
-/* ---- While the process sleeps ---- */
-
-static void run_unpinning(rvli_job *job)
-{
-    chunk *c = ((piece *)(void *)job)->owner;
-    bool forgotten = rvli_cuda.cuMemHostUnregister(chunk_base(c)) == CUDA_SUCCESS;
-    finish(c, forgotten ? CHUNK_UNPINNED : CHUNK_PINNED);
-}
-
-static void run_pinning(rvli_job *job)
-{
-    pin_chunk(((piece *)(void *)job)->owner);
-}
-
-/* Queues the job for every chunk in a state. With the lock held. */
-static void begin_for_all(chunk_state from, void (*run)(rvli_job *))
-{
-    for (uint64_t i = 0; i < the.chunk_end; i++) {
-        chunk *c = &the.chunks[i];
-        if (state_of(c) != from)
-            continue;
-        the.facts.pinned_bytes -= from == CHUNK_PINNED ? CHUNK_BYTES : 0;
-        set_state(c, CHUNK_MAKING);
-        the.moving++;
-        c->pieces[0] = (piece){.job.run = run, .owner = c};
-        rvli_workers_queue(the.workers, &c->pieces[0].job);
-    }
-}
-
-void rvli_pinned_unpin(void)
-{
-    rvli_pinned_settle();
-    pthread_mutex_lock(&lock);
-    begin_for_all(CHUNK_PINNED, run_unpinning);
-    pthread_mutex_unlock(&lock);
-    rvli_pinned_settle();
-}
-
-void rvli_pinned_pin(void)
-{
-    pthread_mutex_lock(&lock);
-    begin_for_all(CHUNK_UNPINNED, run_pinning);
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- The pool ---- */

@@ -69,15 +69,6 @@ void rvli_pinned_count_staged(uint64_t bytes);
 
 rvli_pinned_facts rvli_pinned_get_facts(void);
 
-/*
- * Has the driver forget what is registered, and waits for that: while the process sleeps, the
- * driver goes over what it knows. The memory and its content stay. No copy may be under way.
- */
-void rvli_pinned_unpin(void);
-
-/* Registers that again, in the background: a copy waits for the chunk that it comes to. */
-void rvli_pinned_pin(void);
-
 /* Waits until nothing is being made or given back. */
 void rvli_pinned_settle(void);
 

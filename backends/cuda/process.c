@@ -4,7 +4,8 @@
  *
  * Measured on an H100, driver 580 (bench/gpu/driver/checkpoint.py): a call out of turn answers
  * CUDA_ERROR_ILLEGAL_STATE and changes nothing, a lock that runs out of time CUDA_ERROR_NOT_READY,
- * managed memory CUDA_ERROR_NOT_SUPPORTED from the checkpoint. A restore that finds no room answers
+ * managed memory CUDA_ERROR_NOT_SUPPORTED from the checkpoint, a client of MPS the same from the
+ * lock, and a process that CUPTI records from every call. A restore that finds no room answers
  * CUDA_ERROR_OUT_OF_MEMORY once and CUDA_ERROR_OPERATING_SYSTEM forever after.
  */
 #include "backends/cuda/cuda.h"
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/cuda/pinned.h"
 #include "backends/cuda/room.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -92,10 +92,13 @@ rvl_status rvli_cuda_op_process_state(void *self, rvli_process_state *state_out)
     int state = RUNNING;
     (void)self;
     rvl_status status = check_there();
-    if (status == RVL_OK)
-        status =
-            rvli_cuda_check(rvli_cuda_process.cuCheckpointProcessGetState((int)getpid(), &state),
-                            "asking for the state of the process");
+    if (status != RVL_OK)
+        return status;
+    CUresult result = rvli_cuda_process.cuCheckpointProcessGetState((int)getpid(), &state);
+    status = rvli_cuda_check(result, "asking for the state of the process");
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        rvli_error_message("the driver takes no process off its devices that a profiler records "
+                           "(CUPTI, Nsight): end the recording, or start without it");
     if (status == RVL_OK)
         *state_out = state == RUNNING        ? RVLI_PROCESS_RUNNING
                      : state == LOCKED       ? RVLI_PROCESS_LOCKED
@@ -104,19 +107,18 @@ rvl_status rvli_cuda_op_process_state(void *self, rvli_process_state *state_out)
     return status;
 }
 
-rvl_status rvli_cuda_op_process_lock(void *self, uint32_t timeout_ms, bool unpin)
+rvl_status rvli_cuda_op_process_lock(void *self, uint32_t timeout_ms)
 {
     rvli_cuda_lock_options options = {.timeout_ms = timeout_ms};
     (void)self;
     rvl_status status = check_there();
     if (status != RVL_OK)
         return status;
-    if (unpin)
-        rvli_pinned_unpin();
     CUresult result = rvli_cuda_process.cuCheckpointProcessLock((int)getpid(), &options);
     status = rvli_cuda_check(result, "locking the process");
-    if (status != RVL_OK)
-        rvli_pinned_pin();
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        rvli_error_message("the driver cannot lock the process: it takes no client of MPS off its "
+                           "devices; start it without nvidia-cuda-mps-control");
     if (result != CUDA_ERROR_NOT_READY)
         return status;
     rvl_error cause = *rvli_error_get();
@@ -153,12 +155,10 @@ rvl_status rvli_cuda_op_process_unlock(void *self)
 {
     (void)self;
     rvl_status status = check_there();
-    if (status == RVL_OK)
-        status = rvli_cuda_check(rvli_cuda_process.cuCheckpointProcessUnlock((int)getpid(), NULL),
-                                 "unlocking the process");
-    if (status == RVL_OK)
-        rvli_pinned_pin();
-    return status;
+    return status == RVL_OK
+               ? rvli_cuda_check(rvli_cuda_process.cuCheckpointProcessUnlock((int)getpid(), NULL),
+                                 "unlocking the process")
+               : status;
 }
 
 rvl_status rvli_cuda_op_process_room(void *self, int number, uint64_t *free_out)

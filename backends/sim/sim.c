@@ -669,11 +669,10 @@ static rvl_status sim_process_state(void *self, rvli_process_state *state_out)
     return RVL_OK;
 }
 
-static rvl_status sim_process_lock(void *self, uint32_t timeout_ms, bool unpin)
+static rvl_status sim_process_lock(void *self, uint32_t timeout_ms)
 {
     rvli_sim *sim = self;
     (void)timeout_ms;
-    (void)unpin; /* the driver's books have no price here */
     rvl_status status = step(sim, RVLI_PROCESS_RUNNING, RVLI_PROCESS_LOCKED);
     for (int device = 0; device < sim->device_count && status == RVL_OK; device++)
         status = sim_synchronize(self, device);

@@ -15,7 +15,6 @@ computes a token from all of its weights. The one that schedules them has no CUD
 
 ways, a JSON line for each turn:
   sleep   reveille.sleep() of one, reveille.wake() of the other, the token
-  unpin   the same, with host backups not registered while they sleep
   pause   reveille.pause(), reveille.resume(): contexts and graphs of both stay on the card
   restart the one ends, and another is started; its weights are made and not read, so a real one takes longer
   driver  the driver's checkpoint of the awake process alone; one process off, then back; its cache has 1 GiB
@@ -93,9 +92,6 @@ class Engine:
 
     def sleep(self) -> None:
         self.reveille.sleep()
-
-    def unpin(self) -> None:
-        self.reveille.sleep(unpin=True)
 
     def wake(self) -> None:
         self.reveille.wake()
@@ -268,8 +264,7 @@ class Bench:
             )  # fmt: skip
             engines.append(engine)
         engines[0].ask("wake")
-        for way in ("sleep", "unpin"):
-            self.turns(name, way, (engines, way, "wake"), first=0)
+        self.turns(name, "sleep", (engines, "sleep", "wake"), first=0)
         engines[0].ask("pause")
         engines[1].ask("wake")
         self.turns(name, "pause", (engines, "pause", "resume"), first=1)

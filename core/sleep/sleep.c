@@ -244,12 +244,11 @@ static void read_held(rvli_sleepers *all)
 }
 
 /* Locks and takes the process away; where that fails it is unlocked again. */
-static rvl_status take_off(rvli_sleepers *all, deadline until, bool unpin)
+static rvl_status take_off(rvli_sleepers *all, deadline until)
 {
     rvl_status status = read_free_awake(all);
     if (status == RVL_OK)
-        status =
-            RVLI_PROCESS(all, process_lock, (RVLI_PROCESS_SELF(all), timeout_ms(until), unpin));
+        status = RVLI_PROCESS(all, process_lock, (RVLI_PROCESS_SELF(all), timeout_ms(until)));
     if (status != RVL_OK)
         return status;
     status = RVLI_PROCESS(all, process_checkpoint, (RVLI_PROCESS_SELF(all)));
@@ -293,7 +292,7 @@ static rvl_status sleep_marked(rvli_sleepers *all, const rvl_sleep_options *opti
         status = pause_all(all, options->flags);
     if (status != RVL_OK)
         return status;
-    status = take_off(all, deadline_in(options->timeout_ns), options->flags & RVL_SLEEP_UNPIN);
+    status = take_off(all, deadline_in(options->timeout_ns));
     return status == RVL_OK || rvli_sleepers_state(all) == RVLI_SLEEP_LOST ? status
                                                                            : undo_pause(all);
 }
@@ -438,7 +437,7 @@ static rvl_status bring_back(rvli_sleepers *all)
 static rvl_status sleep_again(rvli_sleepers *all)
 {
     rvl_error cause = *rvli_error_get();
-    if (take_off(all, deadline_in(RVLI_SLEEP_TIMEOUT_NS), false) == RVL_OK) {
+    if (take_off(all, deadline_in(RVLI_SLEEP_TIMEOUT_NS)) == RVL_OK) {
         rvli_error_set(&cause);
         return cause.status;
     }

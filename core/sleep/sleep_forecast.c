@@ -39,6 +39,22 @@ static rvl_status forecast_one(rvl_context *context, uint64_t flags, rvl_forecas
     return status;
 }
 
+/*
+ * Host memory of the pool, which the driver goes over as it leaves: what is registered by then, and
+ * what the pause will ask for beyond that.
+ */
+static uint64_t registered_bytes(const rvli_sleepers *all, uint64_t asked_bytes)
+{
+    rvli_host_facts facts = {0};
+    rvl_context *any = all->contexts[0];
+    rvl_error before = *rvli_error_get();
+    if (!all->real || any->ops.host_memory(any->self, &facts) != RVL_OK)
+        asked_bytes = 0; /* simulated devices register nothing */
+    rvli_error_set(&before);
+    uint64_t wanted_bytes = facts.used_bytes + asked_bytes;
+    return wanted_bytes > facts.pinned_bytes ? wanted_bytes : facts.pinned_bytes;
+}
+
 rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *user_options,
                               rvl_forecast *forecast_out)
 {
@@ -61,7 +77,8 @@ rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *use
     }
     if (status == RVL_OK) {
         sum.time_ns +=
-            rvli_cost_ns(RVLI_PROCESS_LOCK, 0) + rvli_cost_ns(RVLI_PROCESS_CHECKPOINT, 0);
+            rvli_cost_ns(RVLI_PROCESS_LOCK, 0) + rvli_cost_ns(RVLI_PROCESS_CHECKPOINT, 0) +
+            rvli_cost_ns(RVLI_PROCESS_PINNED_OFF, registered_bytes(&all, sum.host_bytes));
         status = rvli_result_write(forecast_out, &sum, sizeof sum);
     }
     rvli_sleepers_end(&all);
@@ -85,6 +102,7 @@ static rvl_status forecast_wake(rvli_sleepers *all, uint64_t flags, rvl_forecast
     sum->needed_bytes += held_bytes;
     sum->fits = sum->fits && sum->needed_bytes <= sum->free_bytes;
     sum->time_ns += rvli_cost_ns(RVLI_PROCESS_RESTORE, all->real ? 0 : held_bytes) +
+                    rvli_cost_ns(RVLI_PROCESS_PINNED_BACK, registered_bytes(all, 0)) +
                     rvli_cost_ns(RVLI_PROCESS_UNLOCK, 0);
     return status;
 }

@@ -138,8 +138,7 @@ rvl_status rvli_sleep_read_options(rvl_sleep_options *options, const rvl_sleep_o
 {
     rvl_status status = rvli_options_read(options, sizeof *options, user);
     if (status == RVL_OK)
-        status = rvli_flags_check(options->flags,
-                                  RVL_SLEEP_DISCARD | RVL_SLEEP_SHARED_EVENTS | RVL_SLEEP_UNPIN, 0);
+        status = rvli_flags_check(options->flags, RVL_SLEEP_DISCARD | RVL_SLEEP_SHARED_EVENTS, 0);
     if (options->timeout_ns == 0)
         options->timeout_ns = RVLI_SLEEP_TIMEOUT_NS;
     return status;

@@ -24,7 +24,6 @@ extern "C" {
 /* Flags of a sleep. */
 #define RVL_SLEEP_DISCARD 1u       /* skip the backups: the content is about to be overwritten */
 #define RVL_SLEEP_SHARED_EVENTS 2u /* sleep although events of other processes are open here */
-#define RVL_SLEEP_UNPIN 4u         /* host backups are not registered while it sleeps, see below */
 
 typedef struct rvl_sleep_options {
     size_t struct_size;
@@ -37,10 +36,6 @@ typedef struct rvl_sleep_options {
  * Puts the process to sleep. When it returns RVL_OK, all of the devices that the process had is
  * free for others. A call that failed has left the process awake; if a neighbour took memory
  * meanwhile that cannot be had again, tags stay paused, and the message says so.
- *
- * The driver goes over all host memory that is registered with it, 25 to 30 ms for each GiB, as it
- * leaves and as it comes back. With RVL_SLEEP_UNPIN it forgets host backups first, and the wake
- * registers them again beside its copies.
  *
  * What could not come back is refused before anything is done: RVL_ERR_BUSY (memory of another
  * process is open here, a transition is prepared, a resume goes on, rvl_sleep_forbid()).

@@ -26,7 +26,6 @@ def sleep(
     *,
     discard: bool = False,
     shared_events: bool = False,
-    unpin: bool = False,
     timeout: float = 10.0,
     group: Group | None = None,
     group_timeout: float = GROUP_TIMEOUT_S,
@@ -45,18 +44,12 @@ def sleep(
         discard: without contents
         shared_events: sleep although events of other processes are open here. PyTorch sends one
             with each tensor that it shares: say so when you have freed what others have shared
-        unpin: host backups are not registered with the driver while it sleeps, which goes over what
-            is; wake() registers them again beside its copies
         timeout: seconds to wait for other threads' calls, and then for the GPUs
         group: a process group of torch.distributed or a Job: all its ranks sleep, or none does and
             all raise JobAborted
         group_timeout: seconds for all ranks to look whether they can
     """
-    flags = _c.flags(
-        (discard, _c.SLEEP_DISCARD),
-        (shared_events, _c.SLEEP_SHARED_EVENTS),
-        (unpin, _c.SLEEP_UNPIN),
-    )
+    flags = _c.flags((discard, _c.SLEEP_DISCARD), (shared_events, _c.SLEEP_SHARED_EVENTS))
     options = _c.SleepOptions(flags=flags, timeout_ns=nanoseconds(timeout))
 
     def look() -> None:

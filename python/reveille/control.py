@@ -71,7 +71,6 @@ def _move(request: Any, before: Callable[[str], None] | None) -> None:
         _asleep.sleep(
             discard=bool(request.flags & _c.SLEEP_DISCARD),
             shared_events=bool(request.flags & _c.SLEEP_SHARED_EVENTS),
-            unpin=bool(request.flags & _c.SLEEP_UNPIN),
             timeout=timeout or 10.0,
         )
     else:

@@ -94,6 +94,18 @@ static void each_step_of_the_driver_may_fail(void **state)
     assert_string_equal(last_error().op, "process_lock");
     check_awake();
 
+    assert_true(fake_fail("cuCheckpointProcessGetState", 1, CUDA_ERROR_NOT_SUPPORTED, false));
+    assert_int_equal(rvl_sleep(NULL, NULL), RVL_ERR_NOT_SUPPORTED);
+    assert_non_null(strstr(last_error().message, "that a profiler records"));
+    assert_int_equal(last_error().native_code, CUDA_ERROR_NOT_SUPPORTED);
+    check_steps(1, 0, 0, 0);
+    check_awake();
+
+    assert_true(fake_fail(steps[0], 1, CUDA_ERROR_NOT_SUPPORTED, false));
+    assert_int_equal(rvl_sleep(NULL, NULL), RVL_ERR_NOT_SUPPORTED);
+    assert_non_null(strstr(last_error().message, "no client of MPS"));
+    check_awake();
+
     assert_true(fake_fail(steps[1], 1, CUDA_ERROR_NOT_SUPPORTED, false));
     assert_int_equal(rvl_sleep(NULL, NULL), RVL_ERR_NOT_SUPPORTED);
     assert_non_null(strstr(last_error().message, "managed memory"));
@@ -110,61 +122,25 @@ static void each_step_of_the_driver_may_fail(void **state)
     assert_int_equal(fake_calls_asleep(), 0);
 }
 
-static rvl_host_memory host_memory(void)
+/* The driver goes over host memory that is registered: chunks of 64 MiB, once the first is made. */
+static void forecasts_price_registered_host_memory(void **state)
 {
+    (void)state;
+    const rvl_sleep_options discard = {.struct_size = sizeof discard, .flags = RVL_SLEEP_DISCARD};
+    rvl_forecast first = {.struct_size = sizeof first}, wake = first, more = first, less = first;
+    assert_int_equal(rvl_sleep_forecast(NULL, NULL, &first), RVL_OK);
+    assert_in_range(first.time_ns, 390000000, 500000000);
+    assert_int_equal(rvl_sleep(NULL, NULL), RVL_OK);
+    assert_int_equal(rvl_wake_up_forecast(NULL, NULL, &wake), RVL_OK);
+    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
     rvl_host_memory facts = {.struct_size = sizeof facts};
     assert_int_equal(rvl_host_get_memory(s.context, &facts), RVL_OK);
-    return facts;
-}
-
-static const rvl_sleep_options unpinned = {.struct_size = sizeof unpinned,
-                                           .flags = RVL_SLEEP_UNPIN};
-
-/* The driver knows no host backup while the process sleeps, and all of them afterwards. */
-static void host_memory_is_not_registered_while_it_sleeps(void **state)
-{
-    (void)state;
-    assert_int_equal(rvl_sleep(NULL, &unpinned), RVL_OK);
-    uint64_t registered = fake_calls("cuMemHostRegister");
-    assert_true(registered > 0);
-    assert_int_equal(fake_calls("cuMemHostUnregister"), registered);
-    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
-    check_awake();
-    assert_int_equal(fake_calls("cuMemHostRegister"), 2 * registered);
-    assert_int_equal(host_memory().pinned_bytes, registered * 64 * MIB);
-    assert_int_equal(rvl_sleep(NULL, NULL), RVL_OK); /* without it nothing is forgotten */
-    assert_int_equal(fake_calls("cuMemHostUnregister"), registered);
-    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
-    check_awake();
-    assert_int_equal(fake_calls_asleep(), 0);
-}
-
-static void what_cannot_be_registered_again_is_copied_all_the_same(void **state)
-{
-    (void)state;
-    assert_int_equal(rvl_sleep(NULL, &unpinned), RVL_OK);
-    assert_true(fake_fail("cuMemHostRegister", 1, CUDA_ERROR_OUT_OF_MEMORY, true));
-    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
-    assert_true(host_memory().pageable_bytes > 0);
-    assert_int_equal(host_memory().pinned_bytes, 0);
-    check_awake();
-}
-
-static void a_lock_that_fails_leaves_host_memory_registered(void **state)
-{
-    (void)state;
-    assert_int_equal(rvl_sleep(NULL, NULL), RVL_OK); /* makes host memory */
-    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
-    uint64_t pinned = host_memory().pinned_bytes;
-    assert_true(fake_fail(steps[0], 1, CUDA_ERROR_NOT_READY, false));
-    assert_int_equal(rvl_sleep(NULL, &unpinned), RVL_ERR_TIMEOUT);
-    check_awake();
-    assert_int_equal(host_memory().pinned_bytes, pinned);
-    assert_true(fake_fail("cuMemHostUnregister", 1, CUDA_ERROR_INVALID_VALUE, false));
-    assert_int_equal(rvl_sleep(NULL, &unpinned), RVL_OK); /* what cannot be forgotten stays */
-    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
-    assert_int_equal(host_memory().pinned_bytes, pinned);
-    check_awake();
+    assert_int_equal(facts.pinned_bytes, 64 * MIB);
+    assert_int_equal(rvl_sleep_forecast(NULL, &discard, &more), RVL_OK);
+    assert_int_equal(rvl_host_trim(s.context, 0), RVL_OK);
+    assert_int_equal(rvl_sleep_forecast(NULL, &discard, &less), RVL_OK);
+    assert_int_equal(more.time_ns - less.time_ns, 64 * MIB * 23300 / 1000000);
+    assert_true(wake.time_ns > 300000000 + 64 * MIB * 16500 / 1000000);
 }
 
 static void a_wake_that_finds_no_room_does_not_try(void **state)
@@ -277,7 +253,7 @@ static void an_older_driver_is_named(void **state)
                         "the CUDA driver has no process checkpoint (cuCheckpointProcessLock): "
                         "install a driver of CUDA 12.8 or newer");
     assert_int_equal(c->ops.process_state(c->self, &unused), RVL_ERR_NOT_SUPPORTED);
-    assert_int_equal(c->ops.process_lock(c->self, 1, false), RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(c->ops.process_lock(c->self, 1), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(c->ops.process_checkpoint(c->self), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(c->ops.process_restore(c->self), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(c->ops.process_unlock(c->self), RVL_ERR_NOT_SUPPORTED);
@@ -293,9 +269,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
         TEST(a_process_sleeps_with_all_its_contexts),
         TEST(each_step_of_the_driver_may_fail),
-        TEST(host_memory_is_not_registered_while_it_sleeps),
-        TEST(what_cannot_be_registered_again_is_copied_all_the_same),
-        TEST(a_lock_that_fails_leaves_host_memory_registered),
+        TEST(forecasts_price_registered_host_memory),
         TEST(a_wake_that_finds_no_room_does_not_try),
         TEST(reasons_forbid_it),
         TEST(an_import_forbids_it),

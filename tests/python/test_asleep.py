@@ -211,22 +211,6 @@ def test_a_process_without_the_library_is_awake():
     assert not _c.opened_core_is_asleep() or reveille.asleep()
 
 
-def test_what_is_asked_of_the_library(monkeypatch):
-    asked = []
-    ranks = Ranks(monkeypatch)
-
-    def call(function, *arguments):
-        if function == "rvl_sleep":
-            asked.append(arguments[0]._obj.flags)
-        return ranks.call(function, *arguments)
-
-    monkeypatch.setattr(_asleep, "_call", call)
-    for options in ({}, {"discard": True}, {"shared_events": True}, {"unpin": True}):
-        reveille.sleep(**options)
-        reveille.wake()
-    assert asked == [0, _c.SLEEP_DISCARD, _c.SLEEP_SHARED_EVENTS, _c.SLEEP_UNPIN] == [0, 1, 2, 4]
-
-
 def test_requests_from_outside(monkeypatch):
     asked, why = [], ctypes.create_string_buffer(_c.CONTROL_WHY_BYTES)
     monkeypatch.setattr(_asleep, "sleep", lambda **options: asked.append(options))
@@ -252,9 +236,9 @@ def test_requests_from_outside(monkeypatch):
         why.value = b""
         return opened[-1](None, request, why)
 
-    assert ask(1, _c.SLEEP_UNPIN | _c.SLEEP_DISCARD) == 0
+    assert ask(1, _c.SLEEP_DISCARD) == 0
     assert ask(2, _c.WAKE_UP_PAUSED, 2_000_000_000) == 0
-    sleeping = {"discard": True, "shared_events": False, "unpin": True, "timeout": 10.0}
+    sleeping = {"discard": True, "shared_events": False, "timeout": 10.0}
     assert asked == [sleeping, {"paused": True, "timeout": 2.0}]
     allowed[0] = False
     assert ask(1) == Busy.STATUS and why.value == b"no sleep: " + b"x" * 245

@@ -66,13 +66,13 @@ def main():
     engine = Engine(command, libraries, source, "listen")
     expect(ask("sleep", engine.pid), 0, f"process {engine.pid} is asleep after ")
     assert engine.say("state") == "asleep"
-    expect(ask("sleep", "--unpin", engine.pid), 0, "is asleep already")
+    expect(ask("sleep", engine.pid), 0, "is asleep already")
     expect(ask("wake", "--timeout", 5, engine.pid), 0, f"process {engine.pid} is awake after ")
     expect(ask("wake", engine.pid), 0, "is awake already")
     assert engine.say("work") == "awake"
     expect(ask("sleep", engine.pid), 3, f"process {engine.pid} refuses: 3 requests are served, no sleep now")
     assert engine.say("rest") == "awake"
-    expect(ask("sleep", "--discard", "--unpin", engine.pid), 0, "is asleep after")
+    expect(ask("sleep", "--discard", engine.pid), 0, "is asleep after")
     expect(ask("wake", "--paused", engine.pid), 0, "is awake after")
     engine.say("close")
     expect(ask("sleep", engine.pid), 2, "does not listen", "REVEILLE_CONTROL=1")
