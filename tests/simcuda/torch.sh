@@ -87,6 +87,8 @@ PYTHON=$environment/bin/python SCALE=0.1 timeout 1200 "$build/cli/reveille" run 
 timeout 300 "$build/cli/reveille" run -- env PYTHON="$environment/bin/python" \
     bash "$source/tests/gpu_python/asleep.sh" "$source/build/torch_asleep" "$build" 10 2
 timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/bench/gpu/turns.py" "$build" --small --rounds 1 --sleepers 2
+PATH=$build/cli:$PATH RVL_LIBRARY_DIR=$build PYTHONPATH=$source/python timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
+    "$source/examples/turns/turns.py" --small
 
 # The script for several cards, in small: its first run on cards is not its first.
 SMALL=1 PYTHON=$environment/bin/python RANKS=2 timeout 1200 "$build/cli/reveille" run --gpus 2 --device h100-80g \
