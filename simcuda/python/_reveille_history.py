@@ -343,6 +343,18 @@ def _follow_modules(history):
     module.Module.__setstate__ = restore_and_follow
 
 
+def _finish_before_exit(history):
+    """os._exit() runs nothing else, and ends many a program with threads that would not end."""
+    leave, process = os._exit, os.getpid()
+
+    def finish_and_exit(status):
+        if os.getpid() == process and not history.stopped:
+            history.finish()
+        leave(status)
+
+    os._exit = finish_and_exit
+
+
 def _start(history):
     try:
         record = torch.cuda.memory._record_memory_history
@@ -365,5 +377,6 @@ def _start(history):
 
     # It runs at the end of workers of multiprocessing, too, where atexit does not.
     multiprocessing.util.Finalize(None, history.finish, exitpriority=1000)
+    _finish_before_exit(history)
     _thread.start_new_thread(history.watch, ())
     return None

@@ -24,7 +24,10 @@ TENSORS = {
     "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
     "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
 }
-RACES = {"torch.nn.parallel.distributed": [("_reveille_races", "watch", "DDP's first bucket goes early or late")]}
+RACES = {
+    "torch.nn.parallel.distributed": [("_reveille_races", "watch", "DDP's first bucket goes early or late")],
+    "torch._inductor.cudagraph_trees": [("_reveille_races", "watch_graphs", "whether code was compiled is not told")],
+}
 HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
 

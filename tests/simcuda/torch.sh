@@ -38,6 +38,7 @@ for program in torch_memory torch_tensors; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
 done
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "$build/cli/reveille"
+timeout 300 "$environment/bin/python" "$source/tests/simcuda/twenty.py" "$build/cli/reveille" --times 3 ddp1
 # What the README shows, with this version; with another a figure may differ.
 [ "$version" != 2.11.0 ] || timeout 600 python3 "$source/tests/documents.py" "$build/cli/reveille" "$source" "$build" \
     --pytorch "$environment/bin/python" README.md

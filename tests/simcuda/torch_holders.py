@@ -80,7 +80,23 @@ def is_compiler_imported(command, *arguments):
     return "compiler True" in done.stdout
 
 
+# os._exit() runs no handlers: the history is written all the same, and the exit status stays.
+LEAVES = """
+import os
+import torch
+kept = torch.zeros(8 << 20, device="cuda")
+os._exit(3)
+"""
+
+
+def is_told_by_one_that_leaves(command):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", LEAVES], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 3, done
+    return [each["bytes"] for each in json.loads(done.stdout)["holders"][0]["lines"]] == [32 << 20]
+
+
 def main(command):
+    assert is_told_by_one_that_leaves(command)
     assert not is_compiler_imported(command)
     assert is_compiler_imported(command, "asks for it")
     for how in sys.argv[2:] or ("plain", "checkpoint", "compile", "fsdp"):

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Two actors of Ray, each with a GPU of its own: one trains, one scores what the other makes."""
+
+import ray
+import torch
+
+
+@ray.remote(num_gpus=1)
+class Trainer:
+    def __init__(self):
+        from gpt import GPT
+
+        self.model = GPT(layers=6).cuda()
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+
+    def train(self, batch):
+        self.model.loss(torch.randint(self.model.words, (batch, 513), device="cuda")).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return torch.cuda.max_memory_allocated()
+
+
+@ray.remote(num_gpus=1)
+class Scorer:
+    def __init__(self):
+        from gpt import GPT
+
+        self.model = GPT(layers=2).cuda().bfloat16()
+
+    @torch.no_grad()
+    def score(self, batch):
+        self.model(torch.randint(self.model.words, (batch, 512), device="cuda"))
+        return torch.cuda.max_memory_allocated()
+
+
+ray.init(include_dashboard=False, log_to_driver=True)
+trainer, scorer = Trainer.remote(), Scorer.remote()
+for _ in range(3):
+    print(ray.get([trainer.train.remote(4), scorer.score.remote(16)]))
+ray.shutdown()
