@@ -6,7 +6,8 @@
  * was, by the machine's clock. The process's files (simcuda/python/_reveille_history.py) say what
  * PyTorch had within that time. The instant that had as much reserved as the process had then, or
  * next below, is the one. The rest of the process's memory is that of libraries, and what the
- * machine knows by name.
+ * machine knows by name. Of a process that was killed, what came behind its last file is not known,
+ * and neither is what libraries have.
  */
 #include "history.h"
 
@@ -26,6 +27,7 @@
 #include "holders.h"
 
 #define ENDING ".pickle"
+#define WHOLE ".end" /* of a file that is there once a process has written its last one */
 #define FILES_MOST 4096u
 #define STAGES_MOST 64u  /* names of stages that are looked at on a device */
 #define PRINTED_MOST 12u /* names of stages that are printed */
@@ -75,6 +77,7 @@ typedef struct share {
     const rvl_snapshot *best; /* NULL: no file knows */
     uint32_t best_stage;
     uint64_t best_reserved, best_allocated;
+    bool whole; /* its files go to the end of the process */
 } share;
 
 typedef struct search {
@@ -217,15 +220,27 @@ static bool ask_device(search *in, const char *path, uint32_t index, const size_
     return !used;
 }
 
+/* "python%5B1%5D.2.pickle" goes with "python%5B1%5D.end". */
+static bool is_whole(const char *path)
+{
+    char end[PATH_MAX + NAME_MAX + sizeof WHOLE];
+    size_t length = strlen(path) - strlen(ENDING);
+    while (length > 0 && path[length - 1] != '.') /* its number */
+        length--;
+    snprintf(end, sizeof end, "%.*s%s", length > 0 ? (int)length - 1 : 0, path, WHOLE);
+    return access(end, F_OK) == 0;
+}
+
 static bool ask_file(void *user, const char *path, const char *process)
 {
     search *in = user;
     size_t *asked = calloc(in->share_count + 1, sizeof *asked), count = 0;
     rvl_snapshot_window *windows = calloc(in->share_count + 1, sizeof *windows);
-    bool ok = asked != NULL && windows != NULL, is_there = true;
+    bool ok = asked != NULL && windows != NULL, is_there = true, whole = is_whole(path);
     for (size_t i = 0; ok && i < in->share_count; i++) {
         if (strcmp(in->shares[i].process, process) != 0)
             continue;
+        in->shares[i].whole = whole;
         windows[count] = in->shares[i].window;
         asked[count++] = i;
     }
@@ -354,7 +369,8 @@ static bool gather(const search *in, size_t device, uint32_t stage, holding *to,
             *known_out = true;
             ok = holding_add_stage(to, known->best, known->best_stage) &&
                  (known->bytes == known->best_reserved ||
-                  holding_add_part(to, "libraries", NULL, known->bytes - known->best_reserved));
+                  holding_add_part(to, known->whole ? "libraries" : "not followed", NULL,
+                                   known->bytes - known->best_reserved));
             known->bytes = 0;
         }
     }

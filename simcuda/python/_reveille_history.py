@@ -35,7 +35,7 @@ _name.restype, _name.argtypes = ctypes.c_char_p, ()
 ENTRIES = 1 << 16  # of the ring: some 60 MB with stacks of 30 frames
 FILES_MOST = 32  # a process; the last one is written again then
 CHECK_S = 0.1
-QUIET_S = 2.0  # without a new peak for so long, the last one is written, if there is time for it
+QUIET_S = 0.5  # without a new peak for so long, the last one is written, if there is time for it
 SHARE = 0.05  # of a process's time that looking and writing may take
 NOTES_MOST = 1 << 16
 
@@ -154,30 +154,33 @@ class History:
         for each in tensors:
             _memory(each, found)
         if found:
-            self.seen.append((self.number, tag, tuple(found)))
+            yield tag, tuple(found)
 
-    def look(self, always=False):
+    def look(self):
         """What tensors are for now, at the begin of a phase."""
-        if self.stopped or not (always or self.looking.allows()):
-            return
+        if not self.stopped and self.looking.allows():
+            self.seen += [(self.number, *each) for each in self.look_around()]
+
+    def look_around(self):
         with self.looking:
             modules = list(self.modules)
             parameters = [p for each in modules for p in each._parameters.values() if p is not None]
-            self.see("gradients", [p.grad for p in parameters if p.grad is not None])
+            yield from self.see("gradients", [p.grad for p in parameters if p.grad is not None])
             for each in list(self.optimizers):
                 groups = [p for group in each.param_groups for p in group["params"]]
-                self.see("gradients", [p.grad for p in groups if p.grad is not None])
+                yield from self.see("gradients", [p.grad for p in groups if p.grad is not None])
                 parameters += groups
-            self.see("weights", parameters)
-            self.see("weights", [b for each in modules for b in each._buffers.values() if b is not None])
+            yield from self.see("weights", parameters)
+            yield from self.see("weights", [b for each in modules for b in each._buffers.values() if b is not None])
             for each in list(self.optimizers):
-                self.see("optimizer", list(_tensors_of(each.state)))
+                yield from self.see("optimizer", list(_tensors_of(each.state)))
 
     # ---- Files ----
 
-    def notes(self):
+    def notes(self, seen_last):
+        """seen_last: at the end of the file, behind all phases that it has."""
         made = [f"phase {number} {kind} {place}" for number, kind, place in self.phases]
-        made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in self.seen]
+        made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in (*self.seen, *seen_last)]
         made += [f"module {first} {last} {name} {file}" for first, last, name, file in self.classes()]
         return [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in made]
 
@@ -192,6 +195,9 @@ class History:
                 last = max((line or 0) for code in codes for _, _, line in code.co_lines())
                 yield min(code.co_firstlineno for code in codes), last, each.__name__, codes[0].co_filename
 
+    def path(self, ending):
+        return os.path.join(FOLDER, f"{quote(_name().decode(), safe='')}.{ending}")
+
     def write(self):
         """The ring as a file."""
         if not self.busy.acquire(blocking=False):
@@ -201,13 +207,13 @@ class History:
                 return
             with self.writing:
                 since, before = time.perf_counter(), self.counted
-                self.phase("between")
-                self.look(always=True)
+                # A phase of this thread would stand between those of the program's.
+                seen = [(self.number + 1, *each) for each in self.look_around()]
                 with _NoInductor():
                     snapshot = torch.cuda.memory._snapshot()
-                snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *self.notes()]
+                snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *self.notes(seen)]
                 self.files = min(self.files + 1, FILES_MOST)
-                path = os.path.join(FOLDER, f"{quote(_name().decode(), safe='')}.{self.files}.pickle")
+                path = self.path(f"{self.files}.pickle")
                 with open(path + ".part", "wb") as file:
                     pickle.dump(snapshot, file, 4)
                 os.replace(path + ".part", path)
@@ -260,6 +266,9 @@ class History:
 
     def finish(self):
         self.write()
+        if not self.stopped:
+            with open(self.path("end"), "wb"):
+                pass  # the last file goes to the end: nothing is behind it
         self.stopped = True
 
     # ---- What goes on ----

@@ -95,7 +95,25 @@ def is_told_by_one_that_leaves(command):
     return [each["bytes"] for each in json.loads(done.stdout)["holders"][0]["lines"]] == [32 << 20]
 
 
+# What came after the last file of a process that is killed is no library's.
+KILLED = """
+import os, signal, time
+import torch
+first = torch.zeros(8 << 20, device="cuda")
+time.sleep(4)
+second = torch.zeros(16 << 20, device="cuda")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def is_not_followed_when_killed(command):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
+    parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout)["holders"][0]["at_peak"]}
+    return done.returncode == 128 + 9 and parts["not followed"] == 64 << 20 and "libraries" not in parts
+
+
 def main(command):
+    assert is_not_followed_when_killed(command)
     assert is_told_by_one_that_leaves(command)
     assert not is_compiler_imported(command)
     assert is_compiler_imported(command, "asks for it")
