@@ -6,6 +6,19 @@ that sets it first decides for all. The last rank to vote decides to commit. A r
 has waited too long, decides to abort, and says why. Committing cannot fail, so no second vote is
 needed.
 
+Each call is a round (with what all do together: two), and the store counts the rounds of each rank.
+A rank may be late, or miss a call (an exception comes before it). The others wait, and give it up.
+Its next call finds that round decided, and the store cannot tell the two apart. A late rank must
+raise what the others have raised, since its next call is that of the others. So it hears it once.
+If its next call finds a round in which it was given up again, it is behind: it passes on to the
+newest (`_Round.catch_up`), and says so. What holds, whatever ranks do:
+
+- A rank's count only rises, and it votes only in the round that it has counted: once at most.
+- A round commits only with the votes of all ranks, for the same call.
+- A rank passes a round only if it was given up there, and has raised for the one before. So it has
+  not voted there, and the round did not commit. One that was decided for another reason is heard as
+  it is: all ranks raise the same then, however late one of them comes.
+
 The store is one of torch.distributed, or anything with its ``set``, ``get``, ``check``, ``add`` and
 ``compare_set``.
 """
@@ -17,6 +30,7 @@ import ctypes
 import functools
 import itertools
 import json
+import logging
 import math
 import threading
 import time
@@ -36,6 +50,7 @@ GROUP_TIMEOUT_S = 60.0
 FIRST_WAIT_S = 0.0005
 LONGEST_WAIT_S = 0.1
 COMMIT = json.dumps({"commit": True})
+LOGGER = logging.getLogger("reveille")
 # Numbers of an error that all ranks are told.
 FACTS = ("status", "op", "tag", "device", "requested_bytes", "free_bytes", "native_code",
          "native_name")  # fmt: skip
@@ -175,7 +190,9 @@ class Job(Unique):
             return _Round(self, what, timeout, last)
         except Exception as error:
             reason = f"its store failed: {type(error).__name__}: {error}"
-            aborted = _Refusal(self.rank, reason, {}).exception(what, self.world_size, None)
+            aborted = _Refusal(self.rank, reason, {}).exception(
+                what, self.world_size, None, self.rank
+            )
             aborted.agreed = False
             raise aborted from error
 
@@ -198,6 +215,7 @@ class Job(Unique):
         agreed = True
         meeting = self._begin(what, timeout, last=together is None)
         try:
+            meeting.catch_up()
             decision, cause = meeting.prepare(lambda: prepare(prepared))
             if decision is None and together is not None:
                 before, meeting = meeting, _Round(self, what, timeout)
@@ -214,8 +232,9 @@ class Job(Unique):
             _end(prepared, commit=decision is None)
             raise
         meeting.leave()
+        _rounds_of(self).given_up = decision is not None and self.rank in decision.late
         if decision is not None:
-            aborted = decision.exception(what, self.world_size, lost)
+            aborted = decision.exception(what, self.world_size, lost, self.rank)
             aborted.agreed &= agreed
             raise aborted from (cause or lost)
 
@@ -227,6 +246,7 @@ class Job(Unique):
     def _forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
         meeting = self._begin(what, timeout)
         try:
+            meeting.catch_up()
             refusal, text = meeting.join(), ""
             if refusal is None:
                 text = json.dumps(vars(own()))
@@ -237,8 +257,9 @@ class Job(Unique):
             meeting.leave()
             raise
         meeting.leave()
+        _rounds_of(self).given_up = isinstance(found, _Refusal) and self.rank in found.late
         if isinstance(found, _Refusal):
-            raise found.exception(what, self.world_size, None)
+            raise found.exception(what, self.world_size, None, self.rank)
         return JobForecast(tuple(Forecast(**json.loads(each)) for each in found))
 
 
@@ -301,6 +322,7 @@ class _Rounds:
     def __init__(self) -> None:
         self.last = 0
         self.unsure = 0  # rounds after it that the store may have counted or not
+        self.given_up = False  # in its last call
         self.turn = threading.Lock()
         self.thread: int | None = None  # that has its turn
 
@@ -360,11 +382,12 @@ def _next_round(job: Job) -> int:
 
 
 class _Refusal(NamedTuple):
-    """Why a job aborts: the rank that cannot, its reason, its numbers."""
+    """Why a job aborts: the rank that cannot, its reason, its numbers, and who did not come."""
 
     rank: int
     reason: str
     facts: dict[str, Any]
+    late: Sequence[int] = ()
 
     @classmethod
     def of(cls, rank: int, error: Exception) -> _Refusal:
@@ -372,9 +395,17 @@ class _Refusal(NamedTuple):
             return cls(rank, f"{type(error).__name__}: {error}", {})
         return cls(rank, error.message, {name: getattr(error, name) for name in FACTS})
 
-    def exception(self, what: str, size: int, lost: ReveilleError | None) -> JobAborted:
+    def exception(
+        self, what: str, size: int, lost: ReveilleError | None, own: int
+    ) -> JobAborted:
+        """As the rank `own` raises it."""
         who = f"rank {self.rank} of {size} cannot {what}" if self.rank >= 0 else what
         message = f"no rank has moved: {who}: {self.reason}"
+        if own in self.late:
+            message += (
+                f". This is rank {own}: it comes after that, or has missed that call (an exception "
+                "before it?). Its next call goes with the next of the others"
+            )
         if lost is not None:
             message += f"; and this rank could not undo all that it had prepared: {lost}"
         agreed = lost is None and self.facts.get("status") != TimedOut.STATUS
@@ -404,11 +435,56 @@ class _Round:
         self._timeout = timeout
         self._last = last
         self._deadline = time.monotonic() + timeout
-        self._prefix = f"{job.name}/{_next_round(job)}/"
+        self._enter(_next_round(job))
+
+    def _enter(self, number: int) -> None:
+        self._number = number
+        self._prefix = self._prefix_of(number)
+
+    def _prefix_of(self, number: int) -> str:
+        return f"{self._job.name}/{number}/"
+
+    def catch_up(self) -> None:
+        """To the call that the others are in, if they gave this rank up in its last one, too."""
+        first = self._number
+        if not _rounds_of(self._job).given_up:
+            return
+        while self._was_given_up(self._number) and self._goes_on(self._number + 1):
+            self.leave()
+            self._enter(_next_round(self._job))
+        missed = self._number - first
+        if missed:
+            LOGGER.warning(
+                "rank %d of %d comes to %s, and has missed %s of its group: it was given up there",
+                self._job.rank, self._job.world_size, self._what,
+                "the call before it" if missed == 1 else f"{missed} calls before it",
+            )  # fmt: skip
+
+    def _was_given_up(self, number: int) -> bool:
+        """Whether that round was decided since this rank did not come."""
+        key = f"{self._prefix_of(number)}decision"
+        if not self._job.store.check([key]):
+            return False
+        decision = _decision(_text(self._job.store.get(key)))
+        return decision is not None and self._job.rank in decision.late
+
+    def _goes_on(self, number: int) -> bool:
+        """Whether others are in that round with the call of this rank, or have given it up again."""
+        key = f"{self._prefix_of(number)}plan"
+        if not self._job.store.check([key]):
+            return False
+        same = _text(self._job.store.get(key)) == self._plan()
+        return self._was_given_up(number) or (same and not self._was_decided(number))
+
+    def _was_decided(self, number: int) -> bool:
+        return bool(self._job.store.check([f"{self._prefix_of(number)}decision"]))
+
+    def _plan(self) -> str:
+        return json.dumps([self._what, self._job.world_size])
 
     def join(self) -> _Refusal | None:
         """Whether this rank wants what the first of them wants."""
-        own = json.dumps([self._what, self._job.world_size])
+        own = self._plan()
         first = self._compare_set("plan", own)
         if first == own:
             return None
@@ -565,7 +641,8 @@ class _Round:
                 "all ranks were ready, and the last of them did not say so within "
                 f"{self._timeout:g} s: it is stuck or dead"
             )
-        return _Refusal(late[0] if late else -1, reason, {"status": TimedOut.STATUS})
+        facts = {"status": TimedOut.STATUS}
+        return _Refusal(late[0] if late else -1, reason, facts, late)
 
 
 def _text(value: str | bytes) -> str:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """All ranks move, or none: each rank fails, dies and is late in turn."""
 
+import contextlib
+import random
 import signal
 import threading
 import time
@@ -230,9 +232,192 @@ def test_a_late_rank_hears_what_was_decided(tmp_path):
         return [first, member.states()]
 
     answers, _ranks = run(tmp_path, 2, body, real_time=True)
-    (message, rank, _reason, _status, _bytes), states = all_same(answers)
-    assert rank == 1 and "within 0.4 s" in message
+    messages = [first.pop(0) for first, _states in answers]
+    (rank, _reason, _status, _bytes), states = all_same(answers)
+    assert rank == 1 and "within 0.4 s" in messages[0]
+    assert messages[1].startswith(messages[0] + ". This is rank 1")
     assert states == PAUSED
+
+
+# ---- Ranks that miss a call ----
+
+SOON_S = 5  # of the ranks' clock, after which one is given up that does not come
+
+
+def until(store, round_, key):
+    """While this rank waits for that, the time of the others passes."""
+    while not store.check([f"reveille/{round_}/{key}"]):
+        store.clock.sleep(0.002)
+
+
+def begun(store, round_):
+    until(store, round_, "plan")
+
+
+def given_up(store, round_):
+    until(store, round_, "decision")
+
+
+@pytest.mark.parametrize("size", [2, 4, 16])
+@pytest.mark.parametrize("missed", [1, 3])
+def test_a_rank_that_misses_calls_goes_to_the_newest(tmp_path, size, missed, caplog):
+    """An exception comes before them. The others give it up each time, and wait in the next. It
+    hears that once, and goes there at once."""
+
+    def body(rank, store):
+        member = Member(rank, store, size)
+        for _ in range(missed if rank else 0):
+            member.aborted("pause", group_timeout=SOON_S)
+        if rank == 0:
+            begun(store, missed + 1)
+            member.aborted("pause")
+        member.context.pause(group=member.job)
+        said = [record.getMessage() for record in caplog.records]
+        member.context.resume(group=member.job)
+        return [member.states(), said]
+
+    answers, ranks = run(tmp_path, size, body)
+    told = (
+        f"rank 0 of {size} comes to pause(), and has missed 2 calls before it of its group: it was "
+        "given up there"
+    )
+    assert answers == [[ACTIVE, [told] if missed == 3 else []]] + [[ACTIVE, []]] * (size - 1)
+    assert ranks.store.keys() == []
+
+
+def test_a_rank_that_misses_a_call_and_comes_first(tmp_path):
+    """Nobody has begun another: it hears that it was given up, and the next call is one of all."""
+
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        if rank == 1:
+            given_up(store, 1)
+        message = member.aborted("pause", group_timeout=SOON_S)[0]
+        if rank != 1:
+            begun(store, 2)
+        member.context.pause(group=member.job)
+        return message
+
+    answers, ranks = run(tmp_path, 3, body)
+    assert answers[0] == answers[2] and answers[1].startswith(answers[0])
+    assert answers[1].endswith(
+        ". This is rank 1: it comes after that, or has missed that call (an exception before it?). "
+        "Its next call goes with the next of the others"
+    )
+    assert ranks.store.keys() == []
+
+
+def test_a_late_rank_does_not_take_part_in_another_call(tmp_path):
+    """The others have gone on to another one: they are not disturbed, and wait for it there."""
+
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        if rank == 1:
+            begun(store, 2)
+        seen = member.aborted("pause", group_timeout=SOON_S)
+        member.context.pause("weights", group=member.job)
+        return [seen[1:], member.states()]
+
+    answers, _ranks = run(tmp_path, 3, body)
+    (rank, *_rest), states = all_same(answers)
+    assert rank == 1 and states == ["paused", "active"]
+
+
+def test_a_rank_does_not_pass_what_another_has_refused(tmp_path):
+    """All raise the same, however late one of them comes, also where the others try it again."""
+
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        member.context.pause(group=member.job)
+        if rank == 0:
+            member.context.external("neighbour", "58MiB")
+        if rank == 1:
+            begun(store, 3)
+        seen = member.aborted("resume")
+        assert member.agreed
+        if rank == 0:
+            member.context.external("neighbour", 0)
+        member.context.resume(group=member.job)
+        return [seen, member.states()]
+
+    answers, _ranks = run(tmp_path, 3, body)
+    (_message, rank, *_rest), states = all_same(answers)
+    assert rank == 0 and states == ACTIVE
+
+
+def test_a_rank_that_is_there_twice(tmp_path):
+    """Its second process is alone in the next round: nothing moves there, and the job goes on."""
+
+    def body(process, store):
+        member = Member(min(process, 1), store, 2)  # 2 says that it is rank 1
+        if process == 2:
+            given_up(store, 1)
+            return member.aborted("pause", group_timeout=SOON_S)[1]
+        if process == 0:
+            begun(store, 1)
+        member.context.pause(group=member.job)
+        given_up(store, 2)
+        tries = 0
+        while member.states() == PAUSED:
+            try:
+                member.context.resume(group=member.job, group_timeout=SOON_S)
+            except reveille.JobAborted as error:
+                assert error.rank in (0, 1) and member.states() == PAUSED
+                tries += 1
+        return tries
+
+    (zero, one, twin), _ranks = run(tmp_path, 3, body)
+    assert twin == 0 and max(zero, one) <= 2
+
+
+def test_a_rank_that_does_not_try_again(tmp_path):
+    """It misses a call and takes no second try: the others miss it twice, and then all is well."""
+
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        moves = ["pause", "resume", "pause"]
+        if rank == 0:
+            given_up(store, 1)  # this call is missed
+        seen = [member.aborted("pause", group_timeout=SOON_S)[1]]
+        if rank == 1:
+            seen.append(member.aborted("pause", group_timeout=SOON_S)[1])
+        else:
+            begun(store, 3)
+        for move in moves:
+            getattr(member.context, move)(group=member.job)
+        return [seen, member.states()]
+
+    answers, ranks = run(tmp_path, 2, body)
+    assert answers == [[[0], PAUSED], [[0, 0], PAUSED]]
+    assert ranks.store.keys() == []
+
+
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_ranks_that_miss_calls_at_random(tmp_path, size):
+    """Late, gone for a call, or begun again as another object: they agree again, and never differ."""
+
+    def body(rank, store):
+        member, dice, moved = Member(rank, store, size), random.Random(rank * 1000 + size), []
+        for _ in range(6):
+            if dice.random() < 0.3:
+                continue  # an exception before the call
+            for _ in range(dice.choice([0, 0, 5, 500])):
+                store.clock.sleep(0.002)
+            if dice.random() < 0.3:
+                member.job = reveille.Job(store, rank, size)
+            move = member.context.resume if member.states() == PAUSED else member.context.pause
+            with contextlib.suppress(reveille.JobAborted):
+                move(group=member.job, group_timeout=SOON_S)
+                moved.append(member.states())
+        while moved[-1:] != [PAUSED]:
+            with contextlib.suppress(reveille.JobAborted):
+                member.context.pause(group=member.job, group_timeout=SOON_S)
+                moved.append(member.states())
+        return moved
+
+    answers, _ranks = run(tmp_path, size, body)
+    moved = all_same(answers)  # what one has done, all have done, in one order
+    assert moved == ([PAUSED, ACTIVE] * len(moved))[: len(moved)]
 
 
 def test_ranks_that_differ_are_told_what_differs(tmp_path):
