@@ -1178,6 +1178,42 @@ static void no_memory_is_told(void **state)
     rvl_model_close(model);
 }
 
+/* Wherever it runs out: in nodes, in what is computed again, in what autocast has converted. */
+static void no_memory_is_told_where_a_step_is_derived(void **state)
+{
+    (void)state;
+    const uint64_t flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT;
+    const rvl_model_options qlora = {.struct_size = sizeof qlora,
+                                     .train = RVL_MODEL_TRAIN_DDP,
+                                     .train_ranks = 1,
+                                     .seq_len = 128,
+                                     .flags = flags,
+                                     .lora_rank = 8,
+                                     .lora_targets = RVL_MODEL_LORA_ALL_LINEAR,
+                                     .base_dtype = RVL_MODEL_BASE_NF4};
+    const rvl_model_options math = {.struct_size = sizeof math,
+                                    .train = RVL_MODEL_TRAIN_DDP,
+                                    .train_ranks = 1,
+                                    .seq_len = 128,
+                                    .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD,
+                                    .attention = RVL_MODEL_ATTENTION_MATH};
+    const rvl_model_options plain = {
+        .struct_size = sizeof plain, .train = RVL_MODEL_TRAIN_DDP, .seq_len = 128};
+    const struct {
+        const char *config;
+        const rvl_model_options *options;
+    } cases[] = {{"qwen2.5-0.5b", &qlora},
+                 {"phi-4-mini", &math},
+                 {"apertus-8b", &math},
+                 {"command-r7b", &plain}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = open_model(cases[i].config);
+        model->layers = 2;
+        check_step_without_memory(model, cases[i].options);
+        rvl_model_close(model);
+    }
+}
+
 /* Wherever it runs out: in scaled embeddings, experts, squared relus, the scan. */
 static void no_memory_is_told_in_hybrids(void **state)
 {
@@ -1230,6 +1266,7 @@ int main(void)
         cmocka_unit_test(shapes_are_remembered_apart),
         cmocka_unit_test(the_device_chooses_the_attention),
         cmocka_unit_test(no_memory_is_told),
+        cmocka_unit_test(no_memory_is_told_where_a_step_is_derived),
         cmocka_unit_test(no_memory_is_told_in_hybrids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

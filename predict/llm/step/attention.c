@@ -7,17 +7,17 @@
 
 static uint64_t q_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_Q);
+    return RVLI_HALF * t->tokens * rvli_dim_here(t, RVLI_DIM_Q);
 }
 
 static uint64_t kv_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
+    return RVLI_HALF * t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
 static bool has_norms(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM | RVLI_PLAIN_NORM)) != 0;
+    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)) != 0;
 }
 
 /* Hunyuan's come behind the rotation. */
@@ -26,11 +26,9 @@ static bool is_normed_behind(const rvli_training *t)
     return (t->model->features & RVLI_QK_NORM_BEHIND) != 0;
 }
 
-/* GLM 4.5's and Cohere's come when q, k and v are there. */
+/* GLM 4.5's come when q, k and v are there. */
 static bool is_normed_late(const rvli_training *t)
 {
-    if (t->model->features & RVLI_CENTRED_NORM)
-        return true;
     const uint64_t both = RVLI_QK_NORM | RVLI_JOINED_ROTARY;
     return (t->model->features & both) == both && (t->model->features & RVLI_GATED_Q) == 0;
 }
@@ -40,16 +38,9 @@ static bool is_normed_at_once(const rvli_training *t)
     return !is_normed_behind(t) && !is_normed_late(t);
 }
 
-static bool is_fused(const rvli_training *t)
-{
-    return (t->model->features & RVLI_FUSED_QKV) != 0;
-}
-
 static bool has_positions(const rvli_training *t, uint32_t number)
 {
-    bool windows_alone = (t->model->features & RVLI_WINDOW_ROTARY) != 0;
-    if (windows_alone && !rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW))
-        return false;
+    (void)number;
     return (t->model->features & RVLI_NO_ROTARY) == 0;
 }
 
@@ -65,31 +56,24 @@ static bool is_gated(const rvli_training *t)
     return (t->model->features & RVLI_GATED_Q) != 0;
 }
 
-/* Below the first layer nothing is trained: k has a gradient if an adapter made it. */
-static bool has_gradient_of_k(const rvli_training *t, uint32_t number)
-{
-    return rvli_wants_gradient(t, number, RVLI_ROLE_K) || rvli_is_adapted(t, number, RVLI_ROLE_K);
-}
-
 /* ---- Forward ---- */
 
-/* Cohere's norm is of each head, with a weight for all. */
-static bool is_normed_across(const rvli_training *t)
+/* Of all heads at once. */
+static bool has_wide_norms(const rvli_training *t)
 {
-    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 &&
-           (t->model->features & RVLI_CENTRED_NORM) == 0;
+    return (t->model->features & RVLI_WIDE_QK_NORM) != 0;
 }
 
 /* Rows and width of a norm of q or k: of each head, or of all at once. */
 static uint64_t norm_rows(const rvli_training *t, uint64_t heads)
 {
-    return is_normed_across(t) ? t->tokens : t->tokens * heads;
+    return has_wide_norms(t) ? t->tokens : t->tokens * heads;
 }
 
 static uint64_t norm_width(const rvli_training *t, uint64_t heads)
 {
     uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
-    return is_normed_across(t) ? heads * head : head;
+    return has_wide_norms(t) ? heads * head : head;
 }
 
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
@@ -99,10 +83,7 @@ static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads,
         return projected;
     rvli_block output =
         rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads), kept ? norm : NULL);
-    if (kept && rvli_is_wide(t))
-        norm->input = projected;
-    else
-        rvli_release(t, &projected);
+    rvli_release(t, &projected);
     return output;
 }
 
@@ -151,15 +132,6 @@ static rvli_block l2_normed(rvli_training *t, rvli_block rotated, uint64_t heads
     return output;
 }
 
-/* Their views are rotated; v stays one. */
-static void fused_forward(rvli_training *t, uint32_t number, bool kept)
-{
-    rvli_layer *layer = &t->layers[number];
-    layer->v = rvli_linear_forward(t, number, RVLI_ROLE_QKV, kept);
-    layer->q = join(t, rotate(t, q_bytes(t)), q_bytes(t));
-    layer->k = join(t, rotate(t, kv_bytes(t)), kv_bytes(t));
-}
-
 /* Llama 4's, of which layers with positions norm q and k behind these. */
 static void complex_forward(rvli_training *t, uint32_t number, rvli_block q, rvli_block k,
                             bool kept)
@@ -174,31 +146,24 @@ static void complex_forward(rvli_training *t, uint32_t number, rvli_block q, rvl
 static void apart_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
+    rvli_block q = rvli_linear_forward(t, RVLI_ROLE_Q);
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
     layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
     if (is_normed_at_once(t))
         q = normed(t, q, t->model->heads, &layer->q_norm, kept);
-    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
     if (rvli_is_hybrid(t)) /* times a number */
         k = rvli_next(t, kv_bytes(t), &k);
-    bool k_kept = kept && has_gradient_of_k(t, number);
     if (is_normed_at_once(t))
-        k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
-    layer->v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+        k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
+    layer->v = rvli_linear_forward(t, RVLI_ROLE_V);
     if (is_normed_late(t)) {
         q = normed(t, q, t->model->heads, &layer->q_norm, kept);
-        k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
+        k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
     }
     if (!has_positions(t, number)) {
-        layer->q = q;
-        layer->k = k;
-        return;
-    }
-    if (rvli_rotates_wide(t)) {
-        rvli_wide_rotary_forward(t, &q, &k);
         layer->q = q;
         layer->k = k;
         return;
@@ -221,7 +186,7 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_release(t, &k);
     if (is_normed_behind(t)) {
         layer->q = normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
-        layer->k = normed(t, layer->k, t->model->kv_heads, &layer->k_norm, k_kept);
+        layer->k = normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
     }
 }
 
@@ -261,8 +226,8 @@ static void both_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_layer *layer = &t->layers[number];
     uint64_t heads = rvli_kv_heads_here(t);
     bool shared = rvli_layer_is(t->model, number, RVLI_LAYER_KEYS_AS_VALUES);
-    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
-    rvli_block v = shared ? NULL : rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
+    rvli_block v = shared ? NULL : rvli_linear_forward(t, RVLI_ROLE_V);
     rvli_block output = rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads),
                                           kept ? &layer->k_norm : NULL);
     if (shared)
@@ -278,7 +243,7 @@ static void both_forward(rvli_training *t, uint32_t number, bool kept)
 static void in_turn_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
+    rvli_block q = rvli_linear_forward(t, RVLI_ROLE_Q);
     layer->q = rotated(t, normed(t, q, t->model->heads, &layer->q_norm, kept));
     if (!rvli_layer_is(t->model, number, RVLI_LAYER_KEYS))
         return;
@@ -286,9 +251,9 @@ static void in_turn_forward(rvli_training *t, uint32_t number, bool kept)
         both_forward(t, number, kept);
         return;
     }
-    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
     layer->k = rotated(t, normed(t, k, rvli_kv_heads_here(t), &layer->k_norm, kept));
-    rvli_block v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    rvli_block v = rvli_linear_forward(t, RVLI_ROLE_V);
     layer->v = normed_v(t, layer, &v, kept);
 }
 
@@ -332,68 +297,31 @@ static forward_fn forward_of(const rvli_training *t)
 {
     if (rvli_is_in_turn(t))
         return in_turn_forward;
-    return is_fused(t) ? fused_forward : apart_forward;
-}
-
-/* scaled_dot_product_attention takes bf16. Leaves what it was converted from. */
-static void narrow(rvli_training *t, rvli_layer *layer, rvli_attention_gradients *wide_out)
-{
-    if (!rvli_is_wide(t))
-        return;
-    *wide_out = (rvli_attention_gradients){.q = layer->q, .k = layer->k, .v = layer->v};
-    layer->v = rvli_activation(t, kv_bytes(t) / 2);
-    layer->k = rvli_activation(t, kv_bytes(t) / 2);
-    layer->q = rvli_activation(t, q_bytes(t) / 2);
-}
-
-/* Of what it was converted from. */
-static void widen(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
-{
-    rvli_block *parts[] = {&of->q, &of->k, &of->v};
-    const uint64_t bytes[] = {q_bytes(t), has_gradient_of_k(t, number) ? kv_bytes(t) : 0,
-                              kv_bytes(t)};
-    for (int i = 0; i < 3 && rvli_is_wide(t); i++) {
-        rvli_block full = rvli_activation(t, bytes[i]);
-        rvli_release(t, parts[i]);
-        *parts[i] = full;
-    }
+    return apart_forward;
 }
 
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
-    rvli_attention_gradients wide = {0};
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
         return rvli_delta_forward(t, number, kept);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_forward(t, number, kept);
     forward_of(t)(t, number, kept);
-    narrow(t, layer, &wide);
     rvli_sdpa_forward(t, layer, kept);
-    if (rvli_is_wide(t) && !kept) {
-        rvli_release(t, &layer->q);
-        rvli_release(t, &layer->k);
-        rvli_release(t, &layer->v);
-    }
     hold_keys(t, number, kept);
-    bool copied = is_joined(t) || rvli_is_ring(t);
-    layer->by_tokens = rvli_activation(t, copied ? q_bytes(t) : 0);
-    if (copied)
+    layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
+    if (is_joined(t))
         rvli_leave(t, &layer->attended, kept);
     gate_forward(t, layer, kept);
-    rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
-    rvli_release(t, &wide.q);
-    rvli_release(t, &wide.k);
-    rvli_release(t, &wide.v);
+    rvli_block output = rvli_linear_forward(t, RVLI_ROLE_O);
     rvli_sdpa_done(t, layer, kept);
     rvli_release(t, &layer->gate_input);
-    if (!kept || !rvli_keeps_input(t, number, RVLI_ROLE_O)) {
+    if (!kept) {
         rvli_release(t, &layer->by_tokens);
         rvli_release(t, &layer->gated);
     }
-    bool input_kept =
-        kept && rvli_keeps_input(t, number, is_fused(t) ? RVLI_ROLE_QKV : RVLI_ROLE_Q);
-    if (!input_kept && !rvli_has_streams(t)) /* which need it later */
+    if (!kept && !rvli_has_streams(t)) /* which need it later */
         rvli_release(t, &layer->attention_input);
     return output;
 }
@@ -429,12 +357,6 @@ static bool is_first_with_attention(const rvli_training *t, uint32_t number)
     return number == 0;
 }
 
-/* nanochat turns the other way: what is negated is added as the second half. */
-static bool negates_second(const rvli_training *t)
-{
-    return rvli_has_plain_norms(t);
-}
-
 /* Takes the gradient of what was rotated, and answers that of what it was. angles: which go; NULL:
  * none, others need them. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient,
@@ -447,7 +369,7 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
         rvli_release(t, &angles[RVLI_ROTARY_SINE]);
     rvli_block negated = rvli_activation(t, bytes / 2);
     rvli_block first_half = rvli_activation(t, bytes);
-    rvli_release(t, negates_second(t) ? &by_sine : &negated);
+    rvli_release(t, &negated);
     rvli_block second_half = rvli_activation(t, bytes);
     rvli_release(t, &by_sine);
     rvli_release(t, &negated);
@@ -497,9 +419,8 @@ static void norms_apart_backward(rvli_training *t, uint32_t number, rvli_attenti
 {
     rvli_layer *layer = &t->layers[number];
     uint64_t heads = t->model->heads, kv_heads = t->model->kv_heads;
-    if (has_gradient_of_k(t, number))
-        of->k = rvli_norm_backward(t, norm_rows(t, kv_heads), norm_width(t, kv_heads),
-                                   &layer->k_norm, &t->units[number], RVLI_ROLE_K_NORM, of->k);
+    of->k = rvli_norm_backward(t, norm_rows(t, kv_heads), norm_width(t, kv_heads), &layer->k_norm,
+                               &t->units[number], RVLI_ROLE_K_NORM, of->k);
     of->q = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), &layer->q_norm,
                                &t->units[number], RVLI_ROLE_Q_NORM, of->q);
 }
@@ -513,26 +434,15 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         complex_backward(t, number, of);
         return;
     }
-    if (rvli_rotates_wide(t)) {
-        bool held = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0; /* as an input of the layer */
-        rvli_wide_rotary_backward(t, !held && is_first_with_attention(t, number), of);
-        if (has_norms(t))
-            norms_apart_backward(t, number, of);
-        return;
-    }
-    bool with_k = has_gradient_of_k(t, number);
     if (rvli_rotates_in_full(t)) {
-        rvli_full_rotary_backward(t, &t->layers[number], with_k, of);
+        rvli_full_rotary_backward(t, &t->layers[number], of);
         return;
     }
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     if (is_normed_behind(t))
         norms_apart_backward(t, number, of);
     rvli_block none = NULL; /* that of both parts stays */
-    rvli_block rotated_k =
-        with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL) : NULL;
-    if (!with_k)
-        rvli_release(t, &of->k);
+    rvli_block rotated_k = rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL);
     rvli_block *angles = is_first_with_attention(t, number) ? t->rotary : NULL;
     rvli_block rotated_q = rotate_backward(t, q, is_joined(t) ? &none : &of->q, angles);
     if (is_joined(t)) {
@@ -558,7 +468,7 @@ static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t by
     if (has_norms(t) && is_normed_at_once(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
-    bool is_contiguous = is_normed_across(t) || rvli_has_complex_positions(t);
+    bool is_contiguous = has_wide_norms(t) || rvli_has_complex_positions(t);
     if (!has_positions(t, number) || is_contiguous)
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
@@ -573,31 +483,8 @@ static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_
         of_k = rvli_next(t, kv_bytes(t), &of_k);
     of_k = normed_backward(t, number, kv_bytes(t), t->model->kv_heads, &layer->k_norm,
                            RVLI_ROLE_K_NORM, of_k);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, &of_k, of_input);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_K, RVLI_ROLE_K_BIAS);
     rvli_release(t, &of_k);
-    rvli_add(t, of_input, &part, true);
-}
-
-/* Through q, k and v as views of one tensor: each has a gradient of all, which are added up. */
-static void fused_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
-                           rvli_sum *of_input)
-{
-    uint64_t bytes = q_bytes(t) + 2 * kv_bytes(t);
-    rvli_block *parts[] = {&of->v, &of->k, &of->q};
-    rvli_block sum = NULL;
-    for (int i = 0; i < 3; i++) {
-        rvli_block whole = rvli_activation(t, bytes);
-        rvli_release(t, parts[i]);
-        if (sum == NULL)
-            sum = whole;
-        else
-            rvli_release(t, &whole); /* added in place */
-    }
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_QKV, RVLI_ROLE_OTHER, &sum, of_input);
-    rvli_release(t, &sum);
-    rvli_release(t, &t->layers[number].attention_input);
     rvli_add(t, of_input, &part, true);
 }
 
@@ -605,18 +492,16 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
                            rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    if (of->v_by_heads || rvli_is_ring(t)) /* it lies by heads */
+    if (of->v_by_heads) /* it lies by heads */
         of->v = rvli_next(t, kv_bytes(t), &of->v);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of->v, of_input);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS);
     rvli_release(t, &of->v);
     rvli_add(t, of_input, &part, true);
-    if (has_gradient_of_k(t, number))
-        k_backward(t, number, of->k, of_input);
+    k_backward(t, number, of->k, of_input);
     of->q = normed_backward(t, number, (is_gated(t) ? 2 : 1) * q_bytes(t), t->model->heads,
                             &layer->q_norm, RVLI_ROLE_Q_NORM, of->q);
     rvli_release(t, &layer->gate_input);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of->q, of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS);
     rvli_release(t, &of->q);
     rvli_release(t, &layer->attention_input);
     rvli_add(t, of_input, &part, true);
@@ -691,7 +576,7 @@ static rvli_block in_turn_normed_backward(rvli_training *t, uint32_t number, rvl
 static void in_turn_linear_backward(rvli_training *t, uint32_t number, rvli_role role,
                                     rvli_block *projected, rvli_sum *of_input)
 {
-    rvli_block part = rvli_linear_backward(t, number, role, RVLI_ROLE_OTHER, projected, of_input);
+    rvli_block part = rvli_linear_backward(t, number, role, RVLI_ROLE_OTHER);
     rvli_release(t, projected);
     if (role == RVLI_ROLE_Q && !rvli_has_streams(t))
         rvli_release(t, &t->layers[number].attention_input);
@@ -732,33 +617,23 @@ static void in_turn_backward(rvli_training *t, uint32_t number, rvli_attention_g
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_sum of_attended = {0}, of_input = {.block = layer->of_beside};
-    layer->of_beside = NULL;
+    rvli_sum of_attended = {0}, of_input = {0};
     if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
         return rvli_delta_backward(t, number, of_output);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_backward(t, number, of_output);
-    if (rvli_is_wide(t)) {
-        of_output = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
-        if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q))
-            rvli_release(t, &t->flow);
-    }
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS, &of_output, &of_attended);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS);
     rvli_release(t, &of_output);
     part = gate_backward(t, layer, part);
     rvli_release(t, &layer->by_tokens);
     rvli_add(t, &of_attended, &part, true);
-    if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q)) /* nor does the residual */
-        rvli_release(t, &t->flow);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
     if (rvli_is_in_turn(t)) {
         in_turn_backward(t, number, &of, &of_input);
         return of_input.block;
     }
-    widen(t, number, &of);
     positions_backward(t, number, &of);
-    (is_fused(t) ? fused_backward : apart_backward)(t, number, &of, &of_input);
+    apart_backward(t, number, &of, &of_input);
     return of_input.block;
 }

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "predict/llm/graph/graph.h"
 #include "predict/llm/step/training.h"
 
 #define FIRST_BUCKET_BYTES RVLI_MIB
@@ -215,6 +216,30 @@ static void fill_layer(filling *f, rvli_unit *unit)
     }
 }
 
+/* As the first backward pass has had them. */
+static void fill_in_order(filling *f)
+{
+    const rvli_graph *g = f->t->graph;
+    for (uint32_t i = 0; i < g->order_count; i++)
+        fill(f, &f->t->parameters[g->order[i]]);
+}
+
+static void fill_by_roles(filling *f)
+{
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_HEAD_BIAS);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_HEAD);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_LAST_NORM);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_LAST_NORM_BIAS);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_UNEMBED_STREAMS);
+    for (uint32_t layer = f->t->model->layers; layer > 0; layer--)
+        fill_layer(f, &f->t->units[layer - 1]);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBED_STREAMS);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS_NORM);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS);
+    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDING);
+}
+
 void rvli_buckets_rebuild(rvli_training *t)
 {
     filling f = {.t = t, .usual = {0, FIRST_BUCKET_BYTES}, .in_full = {0, FIRST_BUCKET_BYTES}};
@@ -224,22 +249,13 @@ void rvli_buckets_rebuild(rvli_training *t)
     memset(t->first_bucket, 0, sizeof t->first_bucket);
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
         rvli_buckets_release(t);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD_BIAS);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM_BIAS);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_UNEMBED_STREAMS);
-    for (uint32_t layer = t->model->layers; layer > 0; layer--)
-        fill_layer(&f, &t->units[layer - 1]);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBED_STREAMS);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_NORM);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS);
-    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDING);
+    if (t->graph != NULL)
+        fill_in_order(&f);
+    else
+        fill_by_roles(&f);
     close_bucket(&f, &f.usual); /* what is left */
     close_bucket(&f, &f.in_full);
 }
-
 void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter)
 {
     if (t->held_bucket[1] != NULL && parameter == t->closes_bucket)

@@ -76,13 +76,12 @@ static rvli_block rotate_backward(rvli_training *t, rvli_block of_sum, rvli_bloc
     return gradient;
 }
 
-void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, bool with_k,
-                               rvli_attention_gradients *of)
+void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, rvli_attention_gradients *of)
 {
     rvli_block none[2] = {NULL, NULL};
-    rvli_block of_k = rvli_next(t, with_k ? 2 * rvli_bytes_of(of->k) : 0, &of->k);
+    rvli_block of_k = rvli_next(t, 2 * rvli_bytes_of(of->k), &of->k);
     rvli_block of_q = rvli_next(t, 2 * rvli_bytes_of(of->q), &of->q);
-    of->k = with_k ? rotate_backward(t, of_k, &none[0], &none[1]) : NULL;
+    of->k = rotate_backward(t, of_k, &none[0], &none[1]);
     of->q = rotate_backward(t, of_q, &layer->angles[RVLI_ROTARY_SINE],
                             &layer->angles[RVLI_ROTARY_COSINE]);
 }

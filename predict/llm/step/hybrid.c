@@ -60,8 +60,8 @@ rvli_block rvli_hybrid_backward(rvli_training *t, uint32_t number)
 rvli_block rvli_hybrid_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
-    layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
-    rvli_block gate = rvli_linear_forward(t, number, RVLI_ROLE_GATE, kept);
+    layer->up = rvli_linear_forward(t, RVLI_ROLE_UP);
+    rvli_block gate = rvli_linear_forward(t, RVLI_ROLE_GATE);
     layer->gate = rvli_next(t, inner_bytes(t), &gate);
     layer->activated = rvli_activation(t, inner_bytes(t));
     rvli_leave(t, &layer->gate, kept);
@@ -70,7 +70,7 @@ rvli_block rvli_hybrid_mlp_forward(rvli_training *t, uint32_t number, bool kept,
     rvli_leave(t, &layer->up, kept);
     rvli_block given = NULL;
     if (!partial)
-        given = rvli_linear_forward(t, number, RVLI_ROLE_DOWN, kept);
+        given = rvli_linear_forward(t, RVLI_ROLE_DOWN);
     rvli_block output = rvli_next(t, partial ? 0 : hidden_bytes(t), &given);
     rvli_leave(t, &layer->product, kept);
     rvli_leave(t, &layer->mlp_input, kept);
@@ -90,11 +90,10 @@ rvli_block rvli_hybrid_mlp_backward(rvli_training *t, uint32_t number, rvli_bloc
     rvli_block of_scaled = rvli_activation(t, inner_bytes(t));
     rvli_release_used(t, &of_activated, &layer->gate);
     rvli_block of_gate = rvli_next(t, inner_bytes(t), &of_scaled);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_GATE_BIAS, &of_gate, &of_input);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_GATE_BIAS);
     rvli_release(t, &of_gate);
     rvli_add(t, &of_input, &part, true);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS, &of_up, &of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS);
     rvli_release_used(t, &of_up, &layer->mlp_input);
     rvli_add(t, &of_input, &part, true);
     return of_input.block;

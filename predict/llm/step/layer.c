@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A decoder layer: norm, attention, residual; norm, MLP, residual. Families have the norms before
- * the blocks, behind them, or both. Nemotron-H's layers are one block each. Cohere's have attention
- * and MLP side by side: both take what one norm gives.
+ * the blocks, behind them, or both. Nemotron-H's layers are one block each.
  *
  * Recomputing, the forward pass keeps its input alone, and the backward pass runs it again up to
  * the last tensor that is needed.
@@ -21,17 +20,12 @@ static bool has_norms_before(const rvli_training *t)
 
 static bool has_norms_behind(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS)) != 0;
+    return (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
 }
 
 static bool is_one_block(const rvli_training *t)
 {
     return (t->model->features & RVLI_ONE_NORM) != 0;
-}
-
-static bool is_parallel(const rvli_training *t)
-{
-    return (t->model->features & RVLI_PARALLEL) != 0;
 }
 
 /* Granite multiplies what a block gave. That stays until its product is added to the residual. */
@@ -41,20 +35,9 @@ static rvli_block multiplied(rvli_training *t, rvli_block given)
     return rvli_activation(t, multiplies ? RVLI_HALF * t->tokens * width(t) : 0);
 }
 
-static bool has_dropout(const rvli_training *t)
+/* What a block gave, through the norm behind it if there is one. */
+static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bool kept)
 {
-    return (t->model->features & RVLI_DROPOUT) != 0;
-}
-
-/* What a block gave, through the norm or the dropout behind it if there is one. */
-static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, rvli_block *dropped,
-                         bool kept)
-{
-    if (has_dropout(t)) {
-        rvli_block left = rvli_dropout_forward(t, kept, dropped);
-        rvli_release(t, &given);
-        return left;
-    }
     if (!has_norms_behind(t) || given == NULL)
         return given;
     rvli_block output = rvli_norm_forward(t, t->tokens, width(t), kept ? norm : NULL);
@@ -70,10 +53,8 @@ static bool has_multiplied_mlp(const rvli_training *t)
 
 /* The gradient of what a block gave. NULL: it is that of the layer's output, which stays. */
 static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
-                                  rvli_block *dropped, rvli_role role)
+                                  rvli_role role)
 {
-    if (has_dropout(t))
-        return rvli_dropout_backward(t, dropped);
     if (has_multiplied_mlp(t))
         return rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     if (!has_norms_behind(t))
@@ -130,40 +111,14 @@ static rvli_block run_one_backward(rvli_training *t, uint32_t number)
                               RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
 
-/* Of a layer with both side by side: as run(). Its locals stay until it returns: middle is the
- * residual with what attention gave. */
-static rvli_block run_parallel(rvli_training *t, uint32_t number, bool kept, bool partial)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_block normed =
-        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
-    layer->named = rvli_attention_forward(t, number, kept);
-    rvli_block given = rvli_mlp_forward(t, number, kept, partial);
-    layer->middle = rvli_activation(t, partial ? 0 : RVLI_HALF * t->tokens * width(t));
-    layer->attention_input = normed;
-    return given;
-}
-
-/* The same of its gradients. Answers that of the layer's input. */
-static rvli_block run_parallel_backward(rvli_training *t, uint32_t number)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_unit *unit = &t->units[number];
-    layer->of_beside = rvli_mlp_backward(t, number, NULL);
-    rvli_block gradient = rvli_attention_backward(t, number, NULL);
-    rvli_gradient_others(t, unit);
-    return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
-                              RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
-}
-
 /* Attention, or what is in its place, and the residual: makes layer->middle. */
 static void run_mixer(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_block attended = mix(t, number, kept);
-    attended = behind(t, attended, &layer->behind_attention, &layer->dropped[0], kept);
+    attended = behind(t, attended, &layer->behind_attention, kept);
     rvli_block product = multiplied(t, attended);
-    layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
+    layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &product);
     if (rvli_has_complex_positions(t))
         layer->named = attended;
@@ -175,14 +130,11 @@ static void run_mixer(rvli_training *t, uint32_t number, bool kept)
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
-    bool norm_kept = kept && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     if (is_one_block(t))
         return run_one(t, number, kept, partial);
-    if (is_parallel(t))
-        return run_parallel(t, number, kept, partial);
     if (has_norms_before(t))
         layer->attention_input =
-            rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
+            rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
     if (rvli_is_hybrid(t))
         rvli_hybrid_forward(t, number, layer->attention_input, kept);
     else
@@ -190,17 +142,16 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     if (has_norms_before(t))
         layer->mlp_input =
             rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
-    bool goes_on = has_norms_behind(t) || has_dropout(t);
-    rvli_block given = rvli_mlp_forward(t, number, kept, partial && !goes_on);
+    rvli_block given = rvli_mlp_forward(t, number, kept, partial && !has_norms_behind(t));
     given = rvli_beside_forward(t, number, given, kept);
-    return behind(t, given, &layer->behind_mlp, &layer->dropped[1], kept);
+    return behind(t, given, &layer->behind_mlp, kept);
 }
 
 /* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps, and what
  * a norm keeps that copies nothing. */
 static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
 {
-    if (kept && !has_norms_before(t) && !rvli_is_frozen(t)) {
+    if (kept && !has_norms_before(t)) {
         layer->mlp_input = layer->middle;
         layer->middle = NULL;
     }
@@ -213,8 +164,6 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
     rvli_release(t, &layer->mixed[0]);
     rvli_release(t, &layer->mixed[1]);
     rvli_release(t, &layer->experts.routed);
-    if (!kept && is_parallel(t)) /* the MLP needs it as well */
-        rvli_release(t, &layer->attention_input);
 }
 
 void rvli_layer_forward(rvli_training *t, uint32_t number)
@@ -222,12 +171,11 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     t->at = number;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    bool norm_has_it = rvli_norm_keeps_given(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
-    bool input_kept = recompute || norm_has_it || (!has_norms_before(t) && !rvli_is_frozen(t));
+    bool input_kept = recompute || rvli_norm_keeps_given(t) || !has_norms_before(t);
     rvli_block given = run(t, number, !recompute, false);
     rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
     rvli_block product = multiplied(t, given);
-    rvli_block output = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
+    rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer, !recompute);
@@ -250,8 +198,8 @@ static rvli_block mixed_backward(rvli_training *t, uint32_t number)
     if (rvli_is_hybrid(t)) {
         gradient = rvli_hybrid_backward(t, number);
     } else {
-        gradient = behind_backward(t, unit, &layer->behind_attention, &layer->dropped[0],
-                                   RVLI_ROLE_NORM_BEHIND_ATTENTION);
+        gradient =
+            behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
         gradient = mix_backward(t, number, gradient);
     }
     if (gradient == NULL || !has_norms_before(t))
@@ -266,8 +214,7 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     if (of_given == NULL)
-        of_given = behind_backward(t, unit, &layer->behind_mlp, &layer->dropped[1],
-                                   RVLI_ROLE_NORM_BEHIND_MLP);
+        of_given = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
     of_given = rvli_beside_backward(t, number, of_given);
     rvli_block gradient = rvli_mlp_backward(t, number, of_given);
     rvli_gradient_others(t, unit);
@@ -311,22 +258,19 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
     }
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
         if (has_multiplied_mlp(t))
-            of_given = behind_backward(t, &t->units[number], NULL, NULL, RVLI_ROLE_OTHER);
+            of_given = behind_backward(t, &t->units[number], NULL, RVLI_ROLE_OTHER);
         if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
             rvli_experts_backward_early(t, number, &of_given);
-        else if (!has_norms_behind(t) && !has_dropout(t)) /* which need what they kept */
-            rvli_down_backward_early(t, number);
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
         rvli_block nothing = run(t, number, true, true);
         rvli_release(t, &nothing);
         done_with_middle(t, layer, true);
     }
-    if (!is_one_block(t) && !is_parallel(t)) {
+    if (!is_one_block(t)) {
         backward(t, number, of_given);
         return;
     }
-    rvli_block gradient =
-        is_one_block(t) ? run_one_backward(t, number) : run_parallel_backward(t, number);
+    rvli_block gradient = run_one_backward(t, number);
     rvli_release(t, &layer->input);
     rvli_release(t, &gradient);
 }

@@ -34,11 +34,9 @@ static rvli_parameter *head(const rvli_training *t)
     return &t->parameters[rvli_root(t)->by_role[head_role(t)] - 1];
 }
 
-/* NULL: it is frozen. */
 static rvli_block gradient_of_head(rvli_training *t)
 {
-    uint64_t bytes = head(t)->trained ? RVLI_HALF * head(t)->elements : 0;
-    return rvli_take(&t->tape, RVL_MODEL_GRADIENTS, bytes);
+    return rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * head(t)->elements);
 }
 
 /* The head's, worked out: it stays, or is added to what an earlier micro-batch left. */
@@ -52,13 +50,6 @@ static void keep_gradient(rvli_training *t, rvli_block *of_head)
     rvli_buckets_ready(t, head(t));
 }
 
-/* A frozen head's product keeps its weight alone. */
-static void drop_hidden_of_frozen(rvli_training *t)
-{
-    if (!head(t)->trained)
-        rvli_release(t, &t->last_hidden);
-}
-
 /* ---- Logits with a cap: divided by it, tanh, multiplied ---- */
 
 static bool is_capped(const rvli_training *t)
@@ -66,7 +57,7 @@ static bool is_capped(const rvli_training *t)
     return (t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
-/* Granite divides them by a number, Cohere multiplies. Takes the logits, or their gradient. */
+/* Granite divides them by a number, Falcon-H1 multiplies. Takes the logits, or their gradient. */
 static rvli_block divided(rvli_training *t, uint64_t tokens, rvli_block half)
 {
     if ((t->model->features & (RVLI_NUMBERS | RVLI_SCALED_LOGITS)) == 0)
@@ -108,25 +99,13 @@ static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gra
 
 /* ---- plain ---- */
 
-/* In fp32 the head and what it is given are converted; the head stays so. */
-static rvli_block head_forward(rvli_training *t)
-{
-    bool wide = rvli_is_wide(t);
-    t->head_cast = rvli_activation(t, wide ? RVLI_HALF * head(t)->elements : 0);
-    rvli_block input = rvli_activation(t, wide ? hidden_bytes(t, t->tokens) : 0);
-    rvli_block half = logits(t, RVLI_HALF, t->tokens);
-    rvli_release(t, &input);
-    return half;
-}
-
 static void plain_forward(rvli_training *t)
 {
-    rvli_block half = divided(t, t->tokens, head_forward(t));
+    rvli_block half = divided(t, t->tokens, logits(t, RVLI_HALF, t->tokens));
     half = cap(t, t->tokens, half, &t->capped);
     rvli_block full = logits(t, RVLI_FULL, t->tokens);
     t->log_probabilities = logits(t, RVLI_FULL, t->tokens);
     rvli_release(t, &full);
-    drop_hidden_of_frozen(t);
     rvli_reshard_forward(t, rvli_root(t));
     rvli_release(t, &t->gather_buffer);
     rvli_release(t, &half);
@@ -153,10 +132,10 @@ static rvli_block plain_backward(rvli_training *t)
     of_half = cap_backward(t, t->tokens, of_half, &t->capped);
     of_half = divided(t, t->tokens, of_half);
     bool biased = rvli_root(t)->by_role[RVLI_ROLE_HEAD_BIAS] != 0;
-    if (!biased)
+    if (!biased) {
         rvli_gradient(t, rvli_root(t), head_role(t));
-    if (!biased && head(t)->trained)
         rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
+    }
     rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD); /* in the first product, behind what it gives */
     if (biased) {
@@ -166,12 +145,7 @@ static rvli_block plain_backward(rvli_training *t)
     }
     rvli_release(t, &of_half);
     rvli_release(t, &t->last_hidden);
-    rvli_release(t, &t->head_cast);
-    if (!rvli_is_wide(t))
-        return of_hidden;
-    rvli_block full = rvli_activation(t, 2 * hidden_bytes(t, t->tokens));
-    rvli_release(t, &of_hidden);
-    return full;
+    return of_hidden;
 }
 
 /* ---- chunked ---- */
@@ -198,7 +172,6 @@ static void chunked_forward(rvli_training *t)
         t->chunks[chunk] = logits(t, RVLI_FULL, tokens_of(t, chunk));
         rvli_release(t, &full);
     }
-    drop_hidden_of_frozen(t);
     rvli_reshard_forward(t, rvli_root(t));
     rvli_release(t, &t->gather_buffer);
 }

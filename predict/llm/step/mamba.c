@@ -83,7 +83,7 @@ rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool
 {
     rvli_layer *layer = &t->layers[number];
     rvli_mamba *m = &layer->mamba;
-    m->projected = rvli_linear_forward(t, number, RVLI_ROLE_MAMBA_IN, kept);
+    m->projected = rvli_linear_forward(t, RVLI_ROLE_MAMBA_IN);
     if (rvli_is_hybrid(t))
         m->projected = rvli_next(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_IN), &m->projected);
     rvli_block convolved = convolve(t, m, kept);
@@ -92,7 +92,7 @@ rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool
     m->given = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_INNER));
     rvli_block output = NULL;
     if (!partial)
-        output = rvli_linear_forward(t, number, RVLI_ROLE_MAMBA_OUT, kept);
+        output = rvli_linear_forward(t, RVLI_ROLE_MAMBA_OUT);
     unless(t, kept, &m->given);
     rvli_release(t, &convolved);
     rvli_release(t, &normed);
@@ -172,8 +172,7 @@ rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_
     rvli_mamba *m = &layer->mamba;
     rvli_block of_gate, of_rates;
     rvli_sum of_given = {0}, of_input = {0};
-    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_OUT, RVLI_ROLE_OTHER,
-                                           &of_output, &of_given);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_OUT, RVLI_ROLE_OTHER);
     rvli_release(t, &of_output);
     rvli_release(t, &m->given);
     rvli_add(t, &of_given, &part, true);
@@ -188,8 +187,7 @@ rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_
     rvli_release(t, &of_rates);
     if (rvli_is_hybrid(t))
         of_projected = rvli_next(t, rvli_bytes_of(of_projected), &of_projected);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_IN, RVLI_ROLE_OTHER, &of_projected,
-                                &of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_IN, RVLI_ROLE_OTHER);
     rvli_release_used(t, &of_projected, &layer->attention_input);
     rvli_add(t, &of_input, &part, true);
     return of_input.block;

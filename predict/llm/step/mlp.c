@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gated MLP of a dense layer. Where gate and up are one parameter, both parts are views of one
- * tensor. Without a gate it is the square of a relu (Nemotron-H), xIELU (Apertus), or GELU
- * (StarCoder 2).
+ * tensor. Without a gate it is the square of a relu (Nemotron-H).
  */
 #include "predict/llm/step/training.h"
 
 static uint64_t inner_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
+    return RVLI_HALF * t->tokens * rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
 }
 
 /* Gemma 3n: what is below a bound that follows from a token's gate is cut off. */
@@ -56,28 +55,11 @@ static bool has_gate(const rvli_training *t)
     return (t->model->features & RVLI_NO_GATE) == 0;
 }
 
-static bool is_xielu(const rvli_training *t)
-{
-    return (t->model->features & RVLI_XIELU) != 0;
-}
-
-static bool is_gelu(const rvli_training *t)
-{
-    return (t->model->features & RVLI_GELU) != 0;
-}
-
-/* Of up: relu, and its square; xIELU; or GELU, which keeps up. */
+/* Of up: relu, and its square. */
 static void without_gate_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (is_gelu(t) || is_xielu(t)) {
-        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
-        layer->product =
-            is_xielu(t) ? rvli_xielu_forward(t, layer, kept) : rvli_activation(t, inner_bytes(t));
-        rvli_leave(t, &layer->up, kept);
-        return;
-    }
-    rvli_block up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
+    rvli_block up = rvli_linear_forward(t, RVLI_ROLE_UP);
     layer->activated = rvli_activation(t, inner_bytes(t));
     layer->product = rvli_activation(t, inner_bytes(t));
     rvli_release(t, &up);
@@ -90,15 +72,15 @@ static void gated_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
     if (is_fused(t))
-        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_GATE_UP, kept);
+        layer->up = rvli_linear_forward(t, RVLI_ROLE_GATE_UP);
     else
-        layer->gate = rvli_linear_forward(t, number, RVLI_ROLE_GATE, kept);
+        layer->gate = rvli_linear_forward(t, RVLI_ROLE_GATE);
     cut_forward(t, number, kept);
     layer->activated = rvli_activation(t, inner_bytes(t));
     if (!kept && !rvli_has_streams(t))
         rvli_release(t, &layer->gate);
     if (!is_fused(t))
-        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
+        layer->up = rvli_linear_forward(t, RVLI_ROLE_UP);
     layer->product = rvli_activation(t, inner_bytes(t));
     if (!kept && !rvli_has_streams(t)) {
         rvli_release(t, &layer->activated);
@@ -128,14 +110,12 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
         return rvli_hybrid_mlp_forward(t, number, kept, partial);
     (has_gate(t) ? gated_forward : without_gate_forward)(t, number, kept);
     rvli_block output = NULL;
-    if (partial)
-        rvli_down_again(t, number);
-    else
-        output = rvli_linear_forward(t, number, RVLI_ROLE_DOWN, kept);
-    if (!kept || !rvli_keeps_input(t, number, RVLI_ROLE_DOWN))
+    if (!partial)
+        output = rvli_linear_forward(t, RVLI_ROLE_DOWN);
+    if (!kept) {
         rvli_release(t, &layer->product);
-    if (!kept || !rvli_keeps_input(t, number, is_fused(t) ? RVLI_ROLE_GATE_UP : RVLI_ROLE_GATE))
         drop_named(t, layer);
+    }
     return output;
 }
 
@@ -149,8 +129,7 @@ static void fused_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
     rvli_block of_both = rvli_activation(t, 2 * inner_bytes(t));
     rvli_release(t, &of_gate);
     rvli_release(t, of_up);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_GATE_UP, RVLI_ROLE_OTHER, &of_both, of_input);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_GATE_UP, RVLI_ROLE_OTHER);
     rvli_release_used(t, &of_both, &layer->mlp_input);
     rvli_add(t, of_input, &part, true);
 }
@@ -160,15 +139,14 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
 {
     rvli_layer *layer = &t->layers[number];
     rvli_release(t, &layer->up);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS, of_up, of_input);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS);
     rvli_release(t, of_up);
     rvli_add(t, of_input, &part, true);
     rvli_block of_gate = rvli_activation(t, inner_bytes(t));
     bool is_cut = rvli_layer_is(t->model, number, RVLI_LAYER_CUT);
     rvli_release_used(t, of_activated, is_cut ? &(rvli_block){NULL} : &layer->gate);
     cut_backward(t, number, &of_gate);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_GATE_BIAS, &of_gate, of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_GATE_BIAS);
     rvli_release_used(t, &of_gate, &layer->mlp_input);
     rvli_add(t, of_input, &part, true);
 }
@@ -188,25 +166,12 @@ rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_bl
     return of_input;
 }
 
-/* Takes the gradient of what was activated, and answers that of what up gave. */
-static rvli_block activation_backward(rvli_training *t, rvli_layer *layer, rvli_block of_product)
-{
-    if (is_xielu(t))
-        return rvli_xielu_backward(t, layer, of_product);
-    if (!is_gelu(t))
-        return rvli_squared_backward(t, of_product, &layer->activated);
-    rvli_block of_up = rvli_activation(t, inner_bytes(t));
-    rvli_release_used(t, &of_product, &layer->up);
-    return of_up;
-}
-
 static void without_gate_backward(rvli_training *t, uint32_t number, rvli_block of_product,
                                   rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block of_up = activation_backward(t, layer, of_product);
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS, &of_up, of_input);
+    rvli_block of_up = rvli_squared_backward(t, of_product, &layer->activated);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS);
     rvli_release_used(t, &of_up, &layer->mlp_input);
     rvli_add(t, of_input, &part, true);
 }
@@ -220,8 +185,7 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
         rvli_fetched(t);
         return of_tokens;
     }
-    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_DOWN_BIAS,
-                                           &of_output, &of_product);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_DOWN_BIAS);
     rvli_release(t, &of_output);
     rvli_fetched(t);
     rvli_release(t, &layer->product);

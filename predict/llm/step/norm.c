@@ -3,9 +3,6 @@
  * RMSNorm as transformers writes it: in fp32, then bf16, then times the weight. OLMo, Gemma and
  * others multiply by the weight in fp32 before they go back to bf16, and keep what it multiplies in
  * fp32.
- *
- * What is given in fp32 is kept as it is, and there is nothing to convert. nanochat's have no
- * weight.
  */
 #include "predict/llm/step/training.h"
 
@@ -18,10 +15,6 @@ static bool in_full(const rvli_training *t)
 static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, bool kept,
                         rvli_block *normed_out)
 {
-    if (rvli_is_wide(t)) {
-        *normed_out = scaled; /* as it is */
-        return rvli_activation(t, RVLI_FULL * elements);
-    }
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
     bool is_passing = rvli_has_complex_positions(t); /* Llama 4's has no name */
@@ -33,43 +26,12 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
     return output;
 }
 
-static bool is_centred(const rvli_training *t)
-{
-    return (t->model->features & RVLI_CENTRED_NORM) != 0;
-}
-
-bool rvli_has_plain_norms(const rvli_training *t)
-{
-    return (t->model->features & RVLI_PLAIN_NORM) != 0;
-}
-
-static rvli_block weightless_forward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept)
-{
-    uint64_t full = RVLI_FULL * rows * width;
-    rvli_norm made = {.input = rvli_activation(t, full)};
-    rvli_block squares = rvli_activation(t, full);
-    rvli_block variance = rvli_next(t, RVLI_FULL * rows, &squares);
-    rvli_block above_zero = rvli_next(t, RVLI_FULL * rows, &variance);
-    made.scale = rvli_next(t, RVLI_FULL * rows, &above_zero);
-    rvli_block scaled = rvli_activation(t, full);
-    rvli_leave(t, &made.scale, kept != NULL);
-    rvli_leave(t, &made.input, kept != NULL);
-    if (kept != NULL)
-        *kept = made;
-    return rvli_next(t, full / 2, &scaled);
-}
-
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
     uint64_t elements = rows * width;
-    if (is_centred(t))
-        return rvli_centred_norm_forward(t, rows, width, kept);
     if (rvli_is_layer_norm(t))
         return rvli_layer_norm_forward(t, rows, width, kept);
-    if (rvli_has_plain_norms(t))
-        return weightless_forward(t, rows, width, kept);
-    rvli_block input = rvli_activation(t, rvli_is_wide(t) ? 0 : RVLI_FULL * elements);
+    rvli_block input = rvli_activation(t, RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &squares);
@@ -87,7 +49,7 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     }
     rvli_block normed = NULL;
     rvli_block output = weigh(t, elements, scaled, kept != NULL, &normed);
-    if (kept == NULL || rvli_is_frozen(t))
+    if (kept == NULL)
         rvli_release(t, &normed);
     rvli_release(t, &variance);
     if (kept != NULL)
@@ -213,9 +175,9 @@ static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64
     rvli_release(t, &gradient);
     if (kept->input == NULL)
         rvli_streams_again(t, unit);
-    fetch(t, kept, rvli_is_frozen(t) ? 0 : full);
+    fetch(t, kept, full);
     rvli_block of_scaled = rvli_activation(t, is_weight_first(t) ? full : 0);
-    rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : full);
+    rvli_block of_weight = rvli_activation(t, full);
     if (!is_weight_first(t))
         of_scaled = rvli_activation(t, full);
     rvli_gradient_summed(t, unit, role, rows, width);
@@ -232,14 +194,9 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     uint64_t elements = rows * width;
     if (in_full(t))
         return weigh_in_full_backward(t, rows, width, kept, unit, role, gradient);
-    if (rvli_is_wide(t)) {
-        rvli_block of_scaled = rvli_activation(t, RVLI_FULL * elements);
-        rvli_release(t, &gradient);
-        return of_scaled;
-    }
-    fetch(t, kept, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
+    fetch(t, kept, RVLI_HALF * elements);
     rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
-    rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
+    rvli_block of_weight = rvli_activation(t, RVLI_HALF * elements);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
     rvli_fetched(t);
@@ -250,16 +207,8 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     return of_scaled;
 }
 
-/* It was given the residual. The gradient of that is there. */
-static bool is_added_in_place(const rvli_training *t, rvli_role role)
-{
-    bool of_residual = role == RVLI_ROLE_NORM_BEFORE_ATTENTION || role == RVLI_ROLE_NORM_BEFORE_MLP;
-    return rvli_is_wide(t) && of_residual;
-}
-
-/* NULL: it was added to the gradient that is there. */
-static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
-                                  rvli_block of_scaled, bool in_place)
+rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept, rvli_block of_scaled)
 {
     uint64_t elements = rows * width;
     rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
@@ -273,32 +222,17 @@ static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t widt
     rvli_release(t, &of_scaled);
     if (kept->mean != NULL) /* of which the scale was a power */
         rvli_release(t, &kept->scale);
-    if (in_place)
-        rvli_release(t, &of_input);
     scale_backward(t, rows, elements, kept, of_scale);
     return of_input;
-}
-
-rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept, rvli_block of_scaled)
-{
-    return scaled_backward(t, rows, width, kept, of_scaled, false);
 }
 
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
-    if (is_centred(t))
-        return rvli_centred_norm_backward(t, rows, width, kept, unit, role, gradient);
     if (rvli_is_layer_norm(t))
         return rvli_layer_norm_backward(t, rows, width, kept, unit, role, gradient);
-    if (rvli_has_plain_norms(t))
-        return rvli_norm_plain_backward(t, rows, width, kept, gradient);
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
-    bool in_place = is_added_in_place(t, role);
-    rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled, in_place);
-    if (rvli_is_wide(t))
-        return of_input;
+    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
     rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
     rvli_release(t, &of_input);
     return answer;

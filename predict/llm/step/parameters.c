@@ -45,6 +45,8 @@ static const named_role roles[] = {
     {LAYER "mlp.gate_proj.bias", RVLI_ROLE_GATE_BIAS},
     {LAYER "mlp.up_proj.bias", RVLI_ROLE_UP_BIAS},
     {LAYER "mlp.down_proj.bias", RVLI_ROLE_DOWN_BIAS},
+    {LAYER "mlp.act_fn.alpha_p", RVLI_ROLE_ALPHA_P},
+    {LAYER "mlp.act_fn.alpha_n", RVLI_ROLE_ALPHA_N},
     {LAYER "mlp.gate.weight", RVLI_ROLE_ROUTER},
     {SHARED "gate_proj.weight", RVLI_ROLE_SHARED_GATE},
     {SHARED "up_proj.weight", RVLI_ROLE_SHARED_UP},
@@ -105,6 +107,25 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (strcmp(pattern, roles[i].pattern) == 0)
             return roles[i].role;
+    }
+    return RVLI_ROLE_OTHER;
+}
+
+/* Whether a pattern ends with the name, behind a dot, and what may follow it. */
+static bool ends_with(const char *pattern, const char *name, size_t length, const char *behind)
+{
+    size_t all = strlen(pattern), tail = length + strlen(behind);
+    return all > tail && pattern[all - tail - 1] == '.' &&
+           strncmp(pattern + all - tail, name, length) == 0 &&
+           strcmp(pattern + all - tail + length, behind) == 0;
+}
+
+rvli_role rvli_role_named(const rvli_training *t, const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const char *pattern = roles[i].pattern;
+        if (ends_with(pattern, name, length, ".weight") || ends_with(pattern, name, length, ""))
+            return role_of(t, pattern);
     }
     return RVLI_ROLE_OTHER;
 }

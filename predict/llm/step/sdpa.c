@@ -45,10 +45,9 @@ static bool is_grouped(const rvli_training *t)
     return rvli_kv_heads_here(t) != t->model->heads;
 }
 
-static bool is_masked(const rvli_training *t, const rvli_layer *layer)
+static bool is_masked(const rvli_training *t)
 {
-    uint32_t number = (uint32_t)(layer - t->layers);
-    return rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW) &&
+    return rvli_layer_is(t->model, t->at, RVLI_LAYER_WINDOW) &&
            t->options->seq_len >= t->model->window;
 }
 
@@ -278,13 +277,29 @@ static void drop_copies(rvli_training *t, rvli_layer *layer)
     rvli_release(t, &layer->mask);
 }
 
-static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
-                            rvli_attention_gradients *gradients_out)
+bool rvli_sdpa_repeats(const rvli_training *t)
 {
-    bool masked = is_masked(t, layer), repeated = masked || is_wide_head(t);
-    gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
-    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, repeated));
-    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, repeated));
+    return is_masked(t) || is_wide_head(t);
+}
+
+uint64_t rvli_sdpa_mask_bytes(const rvli_training *t)
+{
+    return is_masked(t) ? RVLI_HALF * pairs(t) : 0;
+}
+
+uint64_t rvli_sdpa_sums_bytes(const rvli_training *t)
+{
+    return sums_bytes(t);
+}
+
+void rvli_sdpa_forward_works(rvli_training *t)
+{
+    if (is_wide_head(t))
+        rvli_wide_forward_works(t);
+}
+
+void rvli_sdpa_backward_works(rvli_training *t)
+{
     if (is_wide_head(t))
         rvli_wide_backward_works(t);
     else if (is_efficient(t))
@@ -292,7 +307,17 @@ static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_
     else if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
         rvli_flash_works(t, t->options->seq_len);
     else
-        cudnn_works(t, masked);
+        cudnn_works(t, is_masked(t));
+}
+
+static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                            rvli_attention_gradients *gradients_out)
+{
+    bool repeated = rvli_sdpa_repeats(t);
+    gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
+    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, repeated));
+    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, repeated));
+    rvli_sdpa_backward_works(t);
     rvli_release(t, of_attended);
     rvli_release(t, &layer->k);
     rvli_release(t, &layer->q);
@@ -306,17 +331,14 @@ static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_
 
 static void kernel_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
-    bool masked = is_masked(t, layer);
-    bool repeated = masked || is_wide_head(t);
-    bool copied =
-        repeated && is_grouped(t) && rvli_kv_heads_here(t) > 1; /* one is repeated as a view */
+    bool copied = rvli_sdpa_repeats(t) && is_grouped(t) &&
+                  rvli_kv_heads_here(t) > 1; /* one is repeated as a view */
     layer->wide_k = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
     layer->wide_v = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
-    layer->mask = rvli_activation(t, masked ? RVLI_HALF * pairs(t) : 0);
+    layer->mask = rvli_activation(t, rvli_sdpa_mask_bytes(t));
     layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
     layer->sums = rvli_activation(t, sums_bytes(t));
-    if (is_wide_head(t))
-        rvli_wide_forward_works(t);
+    rvli_sdpa_forward_works(t);
     if (!kept) {
         rvli_release(t, &layer->sums);
         drop_copies(t, layer);

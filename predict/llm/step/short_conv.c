@@ -23,7 +23,7 @@ rvli_block rvli_short_conv_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_short_conv *c = &layer->short_conv;
-    c->projected = rvli_linear_forward(t, number, RVLI_ROLE_CONV_IN, kept);
+    c->projected = rvli_linear_forward(t, RVLI_ROLE_CONV_IN);
     c->product = rvli_activation(t, hidden_bytes(t));
     rvli_block contiguous = rvli_activation(t, hidden_bytes(t));
     c->convolved = rvli_activation(t, convolved_bytes(t));
@@ -31,7 +31,7 @@ rvli_block rvli_short_conv_forward(rvli_training *t, uint32_t number, bool kept)
     if (!kept)
         rvli_release(t, &c->product);
     c->given = rvli_activation(t, hidden_bytes(t));
-    rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_CONV_OUT, kept);
+    rvli_block output = rvli_linear_forward(t, RVLI_ROLE_CONV_OUT);
     if (kept)
         return output;
     rvli_release(t, &c->given);
@@ -59,8 +59,7 @@ rvli_block rvli_short_conv_backward(rvli_training *t, uint32_t number, rvli_bloc
     rvli_layer *layer = &t->layers[number];
     rvli_short_conv *c = &layer->short_conv;
     rvli_sum of_given = {0}, of_input = {0};
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_CONV_OUT, RVLI_ROLE_OTHER, &of_output, &of_given);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_CONV_OUT, RVLI_ROLE_OTHER);
     rvli_release(t, &of_output);
     rvli_release(t, &c->given);
     rvli_add(t, &of_given, &part, true);
@@ -75,8 +74,7 @@ rvli_block rvli_short_conv_backward(rvli_training *t, uint32_t number, rvli_bloc
     rvli_release(t, &of_first);
     rvli_release(t, &of_opening);
     rvli_release(t, &of_second);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_CONV_IN, RVLI_ROLE_OTHER, &of_projected,
-                                &of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_CONV_IN, RVLI_ROLE_OTHER);
     rvli_release_used(t, &of_projected, &layer->attention_input);
     rvli_add(t, &of_input, &part, true);
     return of_input.block;

@@ -411,6 +411,7 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
 void rvli_streams_layer_forward(rvli_training *t, uint32_t number)
 {
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+    t->at = number;
     rvli_block output = run(t, number, !recompute, false);
     rvli_reshard_forward(t, &t->units[number]);
     t->layers[number].input = t->hidden;
@@ -454,6 +455,7 @@ void rvli_streams_layer_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
+    t->at = number;
     embed_backward(t, unit, &layer->streams);
     rvli_block of_given = correct_backward(t, unit, &layer->streams);
     rvli_block of_first = blocks_backward(t, number, of_given);

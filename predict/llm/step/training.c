@@ -6,6 +6,7 @@
  * one reserves no more than the one before it, as a training does in the long run.
  */
 #include "predict/llm/step/training.h"
+#include "predict/llm/graph/graph.h"
 #include "predict/llm/step/megatron/rank.h"
 
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static uint64_t rotary_width(const rvl_model *model)
     return model->dim[model->features & RVLI_JOINED_ROTARY ? RVLI_DIM_ROTARY : RVLI_DIM_HEAD];
 }
 
-/* Cosines and sines of one sequence's positions, in fp32, and then in the type of the layers. */
+/* In fp32, and then in the type of the layers. */
 static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
@@ -108,6 +109,11 @@ static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
         rvli_release(t, &scaled[i]);
 }
 
+void rvli_rotary_make(rvli_training *t, rvli_block *rotary)
+{
+    make_rotary(t, rotary_width(t->model), rotary);
+}
+
 /* Masks, and what Gemma 3n and 4 make before their layers. Both have angles of two kinds. */
 static void make_before_layers(rvli_training *t)
 {
@@ -117,8 +123,7 @@ static void make_before_layers(rvli_training *t)
         return;
     }
     rvli_per_layer_make(t);
-    if (!rvli_is_ring(t))
-        rvli_masks_make(t);
+    rvli_masks_make(t);
     if (rvli_is_scaled(t))
         make_rotary(t, t->model->dim[RVLI_DIM_WIDE_HEAD], t->streams.rotary);
 }
@@ -127,20 +132,15 @@ static void forward(rvli_training *t)
 {
     rvli_offload_begin(t);
     rvli_gather_forward(t, rvli_root(t));
-    t->hidden = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
+    t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
     if (t->model->features & RVLI_SCALED_INPUT) {
         rvli_block scaled = rvli_activation(t, rvli_bytes_of(t->hidden));
         rvli_release(t, &t->hidden);
         t->hidden = scaled;
     }
     t->embedded = t->hidden;
-    rvli_ring_mask_make(t);
     make_before_layers(t);
-    if (t->model->features & RVLI_INPUT_DROPOUT) /* what it was made of has a name */
-        t->hidden = rvli_dropout_forward(t, true, &t->dropped);
     make_rotary(t, rotary_width(t->model), t->rotary);
-    if (rvli_has_plain_norms(t))
-        t->hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->first_norm);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
@@ -150,7 +150,6 @@ static void forward(rvli_training *t)
     }
     rvli_streams_end(t);
     rvli_loss_forward(t);
-    rvli_end_autocast(t);
     rvli_tape_between(&t->tape);
 }
 
@@ -177,17 +176,8 @@ static void embedding_backward(rvli_training *t)
 {
     rvli_unit *root = rvli_root(t);
     rvli_parameter *embedding = &t->parameters[root->by_role[RVLI_ROLE_EMBEDDING] - 1];
-    if (!embedding->trained) {
-        rvli_release(t, &t->flow);
-        return;
-    }
     if (t->model->features & RVLI_SCALED_INPUT) {
         rvli_block of_embedded = rvli_activation(t, rvli_bytes_of(t->flow));
-        rvli_release(t, &t->flow);
-        t->flow = of_embedded;
-    }
-    if (t->model->features & RVLI_INPUT_DROPOUT) {
-        rvli_block of_embedded = rvli_dropout_backward(t, &t->dropped);
         rvli_release(t, &t->flow);
         t->flow = of_embedded;
     }
@@ -227,9 +217,6 @@ static void backward(rvli_training *t)
     rvli_streams_begin_backward(t);
     if (!rvli_has_streams(t))
         rvli_per_layer_backward(t);
-    if (rvli_has_plain_norms(t))
-        t->flow = rvli_norm_plain_backward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN],
-                                           &t->first_norm, t->flow);
     embedding_backward(t);
     rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));
@@ -252,8 +239,13 @@ static void step(rvli_training *t, rvli_trained *trained)
     for (uint32_t pass = 0; pass == 0 || pass < t->options->accumulate; pass++) {
         if (pass == 1)
             rvli_buckets_rebuild(t);
-        forward(t);
-        backward(t);
+        if (t->graph != NULL) {
+            rvli_graph_forward(t->graph);
+            rvli_graph_backward(t->graph);
+        } else {
+            forward(t);
+            backward(t);
+        }
     }
     rvli_tape_watch(&t->tape, &trained->update);
     rvli_tape_between(&t->tape);
@@ -266,6 +258,7 @@ static void step(rvli_training *t, rvli_trained *trained)
 
 static void end(rvli_training *t)
 {
+    rvli_graph_free(t->graph);
     free(t->parameters);
     free(t->units);
     rvli_delta_free(t);
@@ -296,6 +289,10 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
         rvli_parameters_make(&t);
     if (!t.tape.failed)
         load(&t);
+    if (!t.tape.failed && rvli_is_derived(model)) {
+        t.graph = rvli_graph_make(&t);
+        t.tape.failed = t.graph == NULL;
+    }
     uint64_t before = 0;
     for (int i = 0; i < STEPS_MAX && !t.tape.failed; i++) {
         if (i == 1)

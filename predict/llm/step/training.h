@@ -50,6 +50,8 @@ typedef enum rvli_role {
     RVLI_ROLE_GATE_BIAS,
     RVLI_ROLE_UP_BIAS,
     RVLI_ROLE_DOWN_BIAS,
+    RVLI_ROLE_ALPHA_P, /* xIELU's */
+    RVLI_ROLE_ALPHA_N,
     RVLI_ROLE_NORM_BEFORE_ATTENTION,
     RVLI_ROLE_NORM_BEFORE_MLP,
     RVLI_ROLE_NORM_BEHIND_ATTENTION,
@@ -122,9 +124,6 @@ typedef struct rvli_norm {
     rvli_block mean;   /* of each row; of its squares where the scale is a power of that */
     rvli_block scale;  /* of each row */
     rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
-    rvli_block
-        centred[2];    /* RVLI_CENTRED_NORM: input less its mean, for the square and the scale */
-    rvli_block weight; /* the same: in fp32 */
 } rvli_norm;
 
 /* What a layer keeps besides its blocks where hidden states are streams (Gemma 3n). */
@@ -171,13 +170,6 @@ typedef struct rvli_streams {
     rvli_block of_keys[2];
     rvli_block of_values[2];
 } rvli_streams;
-
-/* What an adapter of LoRA keeps: its input, and what its first matrix gave. */
-typedef struct rvli_adapter {
-    rvli_block input; /* in fp32 */
-    rvli_block inner;
-    rvli_block casts[2]; /* its matrices in bf16 */
-} rvli_adapter;
 
 /* What Phi's router keeps of each of its two draws. */
 typedef struct rvli_mixer {
@@ -322,14 +314,6 @@ typedef struct rvli_delta {
     rvli_delta_chunk *chunks;
 } rvli_delta;
 
-/* What Apertus's activation keeps beside its input. */
-typedef struct rvli_xielu {
-    rvli_block above;  /* whether it is above 0 */
-    rvli_block scaled; /* by the factor of its square */
-    rvli_block exponential;
-    rvli_block difference;
-} rvli_xielu;
-
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
     rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
@@ -362,8 +346,7 @@ typedef struct rvli_layer {
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
     rvli_block mlp_input;
-    rvli_block mixed[2];  /* RVLI_HYBRID: what Mamba and attention gave, until the layer returns */
-    rvli_block of_beside; /* backward, beside an MLP: the gradient that this gave their input */
+    rvli_block mixed[2]; /* RVLI_HYBRID: what Mamba and attention gave, until the layer returns */
     rvli_block gate;
     rvli_block activated;
     rvli_block up; /* with RVLI_FUSED_UP of gate and up */
@@ -372,15 +355,11 @@ typedef struct rvli_layer {
     rvli_beside beside;
     rvli_mamba mamba;
     rvli_short_conv short_conv;
-    rvli_xielu xielu;
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
-    rvli_adapter adapters[RVLI_ROLE_COUNT];
-    rvli_block early;      /* recomputing: of the down projection's gradient, worked out before */
-    rvli_block middle;     /* between attention and MLP, while it is needed */
-    rvli_block dropped[2]; /* RVLI_DROPOUT: masks of what attention and MLP gave */
-    rvli_block angles[2];  /* ERNIE: cosines and sines, twice each */
-    rvli_block named;      /* Llama 4: what attention gave, until the layer returns */
+    rvli_block middle;    /* between attention and MLP, while it is needed */
+    rvli_block angles[2]; /* ERNIE: cosines and sines, twice each */
+    rvli_block named;     /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -414,7 +393,10 @@ typedef struct rvli_training_shape {
     uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
 } rvli_training_shape;
 
+struct rvli_graph;
+
 typedef struct rvli_training {
+    struct rvli_graph *graph; /* NULL: the files of this room have the family (graph/families.c) */
     const rvl_model *model;
     const rvli_training_shape *options;
     rvli_tape tape;
@@ -437,13 +419,10 @@ typedef struct rvli_training {
     rvli_block masks[2];  /* of full attention, and of a window */
     rvli_block chosen;    /* by the indexer of the layer before */
     rvli_block hidden;    /* between layers, forward */
-    rvli_block embedded;  /* what the first layer got, with RVLI_INPUT_DROPOUT before that */
-    rvli_block dropped;   /* the latter's mask */
+    rvli_block embedded;  /* what the first layer got */
     rvli_streams streams;
-    rvli_norm first_norm; /* of embeddings, before all layers */
     rvli_norm last_norm;
     rvli_block last_hidden;
-    rvli_block head_cast; /* of a head in fp32: in bf16 */
     rvli_block log_probabilities;
     rvli_block capped;  /* of logits with a cap: their tanh */
     rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
@@ -462,6 +441,9 @@ typedef struct rvli_trained {
 } rvli_trained;
 
 /* ---- training.c: loading, steps ---- */
+
+/* Cosines and sines of one sequence's positions. */
+void rvli_rotary_make(rvli_training *t, rvli_block *rotary);
 
 /* Runs loading, and steps until one reserves no more than the last. RVL_ERR_HOST_OOM. */
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
@@ -628,6 +610,10 @@ void rvli_workspace(rvli_training *t, rvli_workspace_name name);
 
 void rvli_parameters_make(rvli_training *t);
 
+/* The role of a module of a layer, or of the model, by the last part of its name ("q_proj"), or
+ * that of a parameter. RVLI_ROLE_OTHER: there is none. */
+rvli_role rvli_role_named(const rvli_training *t, const char *name, size_t length);
+
 /* A unit's parameter: the root's stand before and behind the layers. */
 rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit, uint32_t index);
 
@@ -665,23 +651,12 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
  * added to that of the residual. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
-/* nanochat's: without weights, and one before all layers. */
-bool rvli_has_plain_norms(const rvli_training *t);
-
 /* With the last tensor of a layer that was computed again, what it began with goes. */
 void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
 
 /* The same in fp32, from the gradient of what was scaled. */
 rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
                                      rvli_norm *kept, rvli_block of_scaled);
-
-/* ---- centred_norm.c: the same of Cohere ---- */
-
-rvli_block rvli_centred_norm_forward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept);
-rvli_block rvli_centred_norm_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                      rvli_norm *kept, rvli_unit *unit, rvli_role role,
-                                      rvli_block gradient);
 
 /* ---- layer_norm.c: the same of PyTorch. Their input is kept as it is ---- */
 
@@ -695,14 +670,8 @@ rvli_block rvli_layer_norm_backward(rvli_training *t, uint64_t rows, uint64_t wi
 /* Whether a norm keeps what it was given, and not a copy in fp32. */
 static inline bool rvli_norm_keeps_given(const rvli_training *t)
 {
-    return rvli_is_wide(t) || rvli_is_layer_norm(t);
+    return rvli_is_layer_norm(t);
 }
-
-/* ---- dropout.c: of hidden states ---- */
-
-/* Answers what is left; *mask_out: which elements are. */
-rvli_block rvli_dropout_forward(rvli_training *t, bool kept, rvli_block *mask_out);
-rvli_block rvli_dropout_backward(rvli_training *t, rvli_block *mask);
 
 /* ---- nf4.c ---- */
 
@@ -729,33 +698,9 @@ typedef struct rvli_sum {
 
 void rvli_add(rvli_training *t, rvli_sum *sum, rvli_block *part, bool is_product);
 
-bool rvli_is_adapted(const rvli_training *t, uint32_t number, rvli_role role);
-
-/* Whether the input of a role's layer is kept as it is. */
-bool rvli_keeps_input(const rvli_training *t, uint32_t number, rvli_role role);
-
-/* Whether what goes into a role's layer has a gradient: below the first there is nothing to train.
- */
-bool rvli_wants_gradient(const rvli_training *t, uint32_t number, rvli_role role);
-
-/* Answers the output. */
-rvli_block rvli_linear_forward(rvli_training *t, uint32_t number, rvli_role role, bool kept);
-
-/* Behind the forward pass: matrices of adapters that were converted, and that nothing keeps, go. */
-void rvli_end_autocast(rvli_training *t);
-
-/* Computing a layer again ends at the last tensor that is kept: inside of an adapter of the down
- * projection, and else before it. */
-void rvli_down_again(rvli_training *t, uint32_t number);
-
-/* It begins where the backward pass first needs what was kept. A product of four bits keeps
- * nothing, and so that of the down projection comes before. */
-void rvli_down_backward_early(rvli_training *t, uint32_t number);
-
-/* Answers the product that is part of *of_input, NULL: it has none; the adapter's part is there.
- * *of_output is then what the caller releases. bias: RVLI_ROLE_OTHER: none. */
-rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role role, rvli_role bias,
-                                rvli_block *of_output, rvli_sum *of_input);
+rvli_block rvli_linear_forward(rvli_training *t, rvli_role role);
+/* Answers the gradient of its input. bias: RVLI_ROLE_OTHER: none. */
+rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role role, rvli_role bias);
 
 /* ---- attention.c, mlp.c: between their norm and what is added to the residual ---- */
 
@@ -788,12 +733,6 @@ bool rvli_rotates_in_full(const rvli_training *t);
 void rvli_full_rotary_forward(rvli_training *t, rvli_layer *layer, rvli_block *q, rvli_block *k,
                               bool kept);
 
-/* ---- wide_rotary.c: Cohere's positions ---- */
-
-bool rvli_rotates_wide(const rvli_training *t);
-/* Takes q and k as they were projected, and leaves them with positions. */
-void rvli_wide_rotary_forward(rvli_training *t, rvli_block *q, rvli_block *k);
-
 /* ---- sparse_mixer.c: the router of Phi's experts ---- */
 
 bool rvli_is_sparse_mixer(const rvli_training *t);
@@ -813,15 +752,20 @@ typedef struct rvli_attention_gradients {
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
-/* full_rotary.c, complex.c, wide_rotary.c: take their gradients with positions. */
-void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, bool with_k,
-                               rvli_attention_gradients *of);
+/* full_rotary.c, complex.c: take their gradients with positions. */
+void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, rvli_attention_gradients *of);
 void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
-/* last: no other layer needs the angles any more. */
-void rvli_wide_rotary_backward(rvli_training *t, bool last, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len);
+
+/* Of the layer that runs: whether keys and values are copied for each head of q; what a mask and
+ * the sums take; what kernels work in. */
+bool rvli_sdpa_repeats(const rvli_training *t);
+uint64_t rvli_sdpa_mask_bytes(const rvli_training *t);
+uint64_t rvli_sdpa_sums_bytes(const rvli_training *t);
+void rvli_sdpa_forward_works(rvli_training *t);
+void rvli_sdpa_backward_works(rvli_training *t);
 
 /* Makes layer->attended from layer->q, k and v. */
 void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept);
@@ -860,11 +804,6 @@ void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
 /* Of k and v there is one block, in the place of that of v. */
 void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
-
-/* ---- xielu.c: Apertus's activation ---- */
-
-rvli_block rvli_xielu_forward(rvli_training *t, rvli_layer *layer, bool kept);
-rvli_block rvli_xielu_backward(rvli_training *t, rvli_layer *layer, rvli_block of_output);
 
 /* ---- hybrid.c: Falcon-H1's layers ---- */
 

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Operators of xIELU, by which Apertus activates its MLP in plain PyTorch. */
+#include "predict/llm/graph/graph.h"
+
+static rvli_shape of_bytes(const rvli_shape *x)
+{
+    rvli_shape shape = *x;
+    shape.element_bytes = 1;
+    return shape;
+}
+
+/* Whether an element is above 0. */
+static rvli_value *above_zero(rvli_graph *g, rvli_value *const *x)
+{
+    const rvli_shape shape = of_bytes(&x[0]->shape);
+    return rvli_value_make(g, &shape);
+}
+
+/* What passes where x is the smaller one: by conditions of a byte each, and half where both are
+ * equal. */
+static void minimum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                             rvli_value **of_out)
+{
+    const rvli_shape condition = of_bytes(&gradient->shape);
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    rvli_value *ties = rvli_value_make(g, &condition);
+    rvli_value *halved = rvli_gradient_make(g, node, 0);
+    rvli_value *smaller = rvli_value_make(g, &condition);
+    rvli_value_release(g, ties);
+    rvli_value_release(g, halved);
+    rvli_value_release(g, smaller);
+}
+
+/* With a number. */
+static rvli_value *minimum(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, minimum_backward, x, 1);
+    rvli_node_keep(g, node, x[0]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+}
+
+static void where_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    (void)gradient;
+    for (int i = 1; i < 3; i++)
+        of_out[i] = rvli_gradient_make(g, node, i);
+}
+
+static rvli_value *where(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, where_backward, arguments, 3);
+    rvli_node_keep(g, node, arguments[0]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &arguments[1]->shape));
+}
+
+static rvli_value *softplus(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_op_elementwise(g, RVLI_OP_SOFTPLUS, x[0]);
+}
+
+static rvli_value *expm1_of(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_op_elementwise(g, RVLI_OP_EXPM1, x[0]);
+}
+
+const rvli_operator rvli_activation_operators[] = {
+    RVLI_OPERATOR("above_zero", 1, above_zero), RVLI_OPERATOR("minimum", 1, minimum),
+    RVLI_OPERATOR("where", 3, where),           RVLI_OPERATOR("softplus", 1, softplus),
+    RVLI_OPERATOR("expm1", 1, expm1_of),        {.name = NULL},
+};

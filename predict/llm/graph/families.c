@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which texts a family has, and what their conditions ask.
+ *
+ * All have texts/decoder.txt. A family's own text comes behind it, and defines again what differs.
+ */
+#include "predict/llm/graph/program.h"
+
+static const char decoder[] = {
+#include "predict/llm/graph/decoder.inc"
+    0};
+static const char qwen3[] = {
+#include "predict/llm/graph/qwen3.inc"
+    0};
+static const char gemma[] = {
+#include "predict/llm/graph/gemma.inc"
+    0};
+static const char four_norms[] = {
+#include "predict/llm/graph/four_norms.inc"
+    0};
+static const char vaultgemma[] = {
+#include "predict/llm/graph/vaultgemma.inc"
+    0};
+static const char softcap[] = {
+#include "predict/llm/graph/softcap.inc"
+    0};
+static const char granite[] = {
+#include "predict/llm/graph/granite.inc"
+    0};
+static const char norms_behind[] = {
+#include "predict/llm/graph/norms_behind.inc"
+    0};
+static const char olmo2[] = {
+#include "predict/llm/graph/olmo2.inc"
+    0};
+static const char exaone4[] = {
+#include "predict/llm/graph/exaone4.inc"
+    0};
+static const char gate_up[] = {
+#include "predict/llm/graph/gate_up.inc"
+    0};
+static const char phi3[] = {
+#include "predict/llm/graph/phi3.inc"
+    0};
+static const char glm[] = {
+#include "predict/llm/graph/glm.inc"
+    0};
+static const char glm4[] = {
+#include "predict/llm/graph/glm4.inc"
+    0};
+static const char arcee[] = {
+#include "predict/llm/graph/arcee.inc"
+    0};
+static const char apertus[] = {
+#include "predict/llm/graph/apertus.inc"
+    0};
+static const char starcoder2[] = {
+#include "predict/llm/graph/starcoder2.inc"
+    0};
+static const char cohere[] = {
+#include "predict/llm/graph/cohere.inc"
+    0};
+static const char nanochat[] = {
+#include "predict/llm/graph/nanochat.inc"
+    0};
+static const char ernie[] = {
+#include "predict/llm/graph/ernie.inc"
+    0};
+static const char hunyuan[] = {
+#include "predict/llm/graph/hunyuan.inc"
+    0};
+
+/* own: what stands behind the decoder's text. */
+static const struct {
+    const char *type;
+    const char *own[RVLI_TEXTS_MAX - 1];
+} families[] = {
+    {"llama", {NULL}},
+    {"mistral", {NULL}},
+    {"ministral", {NULL}},
+    {"ministral3", {NULL}},
+    {"mistral3", {NULL}},
+    {"qwen2", {NULL}},
+    {"qwen2_vl", {NULL}},
+    {"qwen2_vl_text", {NULL}},
+    {"qwen2_5_vl", {NULL}},
+    {"qwen2_5_vl_text", {NULL}},
+    {"smollm3", {NULL}},
+    {"seed_oss", {NULL}},
+    {"cwm", {NULL}},
+    {"qwen3", {qwen3}},
+    {"qwen3_vl", {qwen3}},
+    {"qwen3_vl_text", {qwen3}},
+    {"gemma", {gemma}},
+    {"gemma2", {gemma, four_norms, softcap}},
+    {"gemma3", {gemma, four_norms, qwen3}},
+    {"gemma3_text", {gemma, four_norms, qwen3}},
+    {"vaultgemma", {gemma, vaultgemma, softcap}},
+    {"granite", {granite}},
+    {"olmo2", {norms_behind, olmo2}},
+    {"olmo3", {norms_behind, olmo2}},
+    {"exaone4", {norms_behind, exaone4}},
+    {"phi3", {gate_up, phi3}},
+    {"glm", {gate_up, glm}},
+    {"glm4", {gate_up, glm, glm4}},
+    {"glm4v", {gate_up, glm, glm4}},
+    {"glm4v_text", {gate_up, glm, glm4}},
+    {"arcee", {arcee}},
+    {"apertus", {qwen3, apertus}},
+    {"starcoder2", {starcoder2}},
+    {"cohere", {cohere}},
+    {"cohere2", {cohere}},
+    {"nanochat", {nanochat, softcap}},
+    {"ernie4_5", {ernie}},
+    {"hunyuan_v1_dense", {hunyuan}},
+};
+
+size_t rvli_texts_of(const char *type, const char **texts_out)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(families[i].type, type) != 0)
+            continue;
+        size_t count = 0;
+        texts_out[count++] = decoder;
+        for (int n = 0; n < RVLI_TEXTS_MAX - 1 && families[i].own[n] != NULL; n++)
+            texts_out[count++] = families[i].own[n];
+        return count;
+    }
+    return 0;
+}
+
+bool rvli_is_derived(const rvl_model *model)
+{
+    const char *texts[RVLI_TEXTS_MAX];
+    return rvli_texts_of(model->type, texts) > 0;
+}
+
+/* ---- Conditions ---- */
+
+/* Beside layers that see all tokens, those with a window alone have positions. */
+static bool rotates(const rvli_graph *g)
+{
+    const rvl_model *model = g->t->model;
+    return !rvli_has_layers(model, RVLI_LAYER_WINDOW) ||
+           rvli_layer_is(model, g->t->at, RVLI_LAYER_WINDOW);
+}
+
+static bool has_qk_norm(const rvli_graph *g)
+{
+    return g->t->units[g->unit].by_role[RVLI_ROLE_Q_NORM] != 0;
+}
+
+static bool drops_embeddings(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_INPUT_DROPOUT) != 0;
+}
+
+static bool caps_logits(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
+}
+
+static const struct {
+    const char *name;
+    bool (*holds)(const rvli_graph *g);
+} conditions[] = {
+    {"repeats_heads", rvli_repeats_heads},
+    {"rotates", rotates},
+    {"use_qk_norm", has_qk_norm},
+    {"embeddings_drop_out", drops_embeddings},
+    {"final_logit_softcapping", caps_logits},
+};
+
+bool (*rvli_condition_find(rvli_word name))(const rvli_graph *g)
+{
+    for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
+        if (rvli_word_is(name, conditions[i].name))
+            return conditions[i].holds;
+    }
+    return NULL;
+}
