@@ -8,8 +8,8 @@ all that it reads is small and known, it runs on the CPU, too, and its results a
 driver keeps what is known (simcuda/driver/contents.h). If not, what it writes becomes unknown.
 
 So one place knows what is in memory, and views and parts need no rule. What is kept goes with its
-storage: memory that PyTorch uses again begins as unknown, and who writes it then does not matter. That is why the
-backward pass need not pass by here: it reads nothing that a program decides by.
+storage: memory that PyTorch uses again begins as unknown, and who writes it then does not matter. So most of the
+backward pass need not pass by here: see _reveille_backward.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ import threading
 import weakref
 from typing import Any
 
+import _reveille_backward
+import _reveille_operators as operators
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 KEPT, GIVEN = range(2)  # rvli_reading
 
@@ -74,8 +77,13 @@ def _geometry(tensor):
 
 def _is_plain(tensor):
     return tensor.layout is torch.strided and not (
-        tensor.is_conj() or tensor.is_neg() or tensor.is_quantized
+        tensor.is_conj() or tensor.is_neg() or tensor.is_quantized or tensor._is_zerotensor()
     )
+
+
+def _size(tensor):
+    """In bytes. A tensor that stands for others, such as a sparse one, has no nbytes."""
+    return tensor.nbytes if tensor.layout is torch.strided else tensor.numel() * tensor.element_size()
 
 
 def _reach(tensor):
@@ -94,10 +102,16 @@ def _settle(tensor):
 
 def _content(tensor):
     """A copy on the CPU. Raises Unknown."""
-    if not tensor.numel():
-        return torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+    if tensor.layout is torch.sparse_coo:
+        return _sparse_content(tensor)
+    if tensor.is_conj():
+        return _content(tensor.conj()).conj_physical_()
+    if tensor.is_neg():
+        return _content(tensor._neg_view()).neg_()
+    if not tensor.numel() or tensor._is_zerotensor():
+        return torch.zeros(tensor.size(), dtype=tensor.dtype, device="cpu")
     _settle(tensor)
-    if tensor.nbytes > LIMIT or not _knows(tensor.data_ptr()) or not _is_plain(tensor):
+    if not _is_plain(tensor) or tensor.nbytes > LIMIT or not _knows(tensor.data_ptr()):
         raise Unknown
     copy = torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
     if tensor.is_contiguous():
@@ -109,12 +123,21 @@ def _content(tensor):
     return copy
 
 
+def _sparse_content(tensor):
+    indices, values = (_content(each) for each in (tensor._indices(), tensor._values()))
+    copy = torch.sparse_coo_tensor(indices, values, tensor.size(), check_invariants=False)
+    return copy._coalesced_(tensor.is_coalesced())
+
+
 def _keep(tensor, content):
     """What is in the tensor from now on: content, a tensor of the CPU; None: not known."""
+    if content is not None and content.layout is tensor.layout is torch.sparse_coo:
+        _keep(tensor._indices(), content._indices())
+        _keep(tensor._values(), content._values())
+        return
     if (
         content is None
         or content.size() != tensor.size()
-        or content.dtype != tensor.dtype
         or tensor.nbytes > LIMIT
         or not _is_plain(tensor)
     ):
@@ -123,7 +146,7 @@ def _keep(tensor, content):
     if not tensor.numel():
         return
     _watch(tensor.untyped_storage())
-    content = content.contiguous()
+    content = content.to(tensor.dtype).contiguous()  # the CPU has another kind, such as of a mean
     if tensor.is_contiguous():
         _write(tensor.data_ptr(), content.data_ptr(), tensor.nbytes)
     else:
@@ -147,7 +170,7 @@ def _watch(storage):
 
 
 def _lose(tensor):
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or tensor._is_zerotensor():
         return
     if tensor.nbytes:
         _forget(tensor.data_ptr(), _reach(tensor))
@@ -199,10 +222,18 @@ _MASKS = (torch.bool, torch.uint8)
 # rest is not.
 _COUNTS = {
     "aten::index": _count_indexed,
+    "aten::_unsafe_index": _count_indexed,
+    "aten::index_put": _count_indexed,
     "aten::index_put_": _count_indexed,
+    "aten::_index_put_impl": _count_indexed,
+    "aten::_unsafe_index_put": _count_indexed,
     "aten::_index_put_impl_": _count_indexed,
     "aten::masked_select": _count_selected,
     "aten::repeat_interleave": lambda args: int(_host(args[0]).sum()),
+    "aten::isin": lambda args: len(_host(args[0]).unique()),
+    "aten::_unique": lambda args: len(_host(args[0]).unique()),
+    "aten::_to_sparse": lambda args: int(_host(args[0]).count_nonzero()),
+    **{name: lambda args: 1 for name in operators.CHECKS},
     "aten::bincount": lambda args: int(_host(args[0]).max()) if args[0].numel() else 0,
 }
 
@@ -225,6 +256,7 @@ class Plan:
     """What is true of every call of an operator."""
 
     def __init__(self, func):
+        self.func = func  # it stays, and so does its id
         schema, self.name = func._schema, func._schema.name
         written = [
             (i, each)
@@ -239,6 +271,7 @@ class Plan:
             self.unread.add(0)
         self.fresh = [each.alias_info is None for each in schema.returns]
         self.view = self.name in _VIEWS or (not written and not all(self.fresh))
+        self.on_cpu = operators.on_cpu(func)
         self.never = not aten or self.name.startswith(_GARBAGE)
         self.random = torch.Tag.nondeterministic_seeded in func.tags
         self.count = _COUNTS.get(self.name)
@@ -255,6 +288,7 @@ class Plan:
         """The tensors that are written in their place."""
         for i, name in self.written:
             yield from _tensors((args[i] if i < len(args) else kwargs.get(name),))
+        yield from operators.hidden_writes(self.name, args)
 
     def is_decided(self, args):
         """Whether one operand decides, so that the others need not be known."""
@@ -372,13 +406,23 @@ class _Shadow:
 
     def run(self):
         try:
-            if self.plan.random:
-                with _Random():
-                    return self.func(*self.args, **self.kwargs)
-            return self.func(*self.args, **self.kwargs)
-        except Exception as error:  # whatever it is: the program has not asked for this
-            self.plan.never = self.plan.never or isinstance(error, NotImplementedError)
+            return self.run_as(self.plan.on_cpu)
+        except NotImplementedError:  # of this kind of numbers, maybe
+            parts = operators.in_parts(self.func)
+            if parts is None:
+                raise Unknown from None
+        except Exception:  # whatever it is: the program has not asked for this
             raise Unknown from None
+        try:
+            return self.run_as(parts)
+        except Exception:
+            raise Unknown from None
+
+    def run_as(self, func):
+        if not self.plan.random:
+            return func(*self.args, **self.kwargs)
+        with _Random():
+            return func(*self.args, **self.kwargs)
 
     def count(self, args, result):
         """The number that the operator on the device reads from there."""
@@ -439,17 +483,17 @@ class SmallTensors(TorchDispatchMode):
             if each.__torch_dispatch__ is not _PLAIN:
                 return NotImplemented  # a subclass: what it does inside passes by here again
         kwargs = kwargs or {}
-        plan = self.plans.get(func)
+        plan = self.plans.get(id(func))  # PyTorch computes an operator's own hash in Python
         if plan is None:
             if not hasattr(func, "_schema"):
                 return func(*args, **kwargs)  # it takes functions
-            plan = self.plans[func] = Plan(func)
+            plan = self.plans[id(func)] = Plan(func)
         if plan.view:
             return func(*args, **kwargs)
-        cuda, largest = self.look(args, kwargs)
+        cuda, small = self.look(args, kwargs)
         if not cuda:
             return func(*args, **kwargs)
-        if largest <= LIMIT and not plan.never:
+        if small and not plan.never:
             try:
                 return self.compute(plan, func, args, kwargs)
             except Unknown:
@@ -470,7 +514,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def lose(plan, out, args, kwargs):
-        if plan.written and not plan.collective:
+        if (plan.written or plan.name in operators.HIDDEN_WRITES) and not plan.collective:
             for each in plan.writes(args, kwargs):
                 if each.is_cuda:
                     _lose(each)
@@ -482,20 +526,23 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def look(args, kwargs):
-        """Whether it is about a device, and the size of the largest tensor."""
-        cuda, largest = False, 0
+        """Whether it is about a device, and whether all tensors are small. Ends at the first that says both."""
+        cuda, small = False, True
         for each in args:
             if isinstance(each, _Tensor):
-                cuda, largest = cuda or each.is_cuda, max(largest, each.nbytes)
-            elif type(each) in (list, tuple):
-                for inner in _tensors(each):
-                    cuda, largest = cuda or inner.is_cuda, max(largest, inner.nbytes)
+                cuda = cuda or each.is_cuda
+                small = small and _size(each) <= LIMIT
+            elif type(each) in (list, tuple) and each:
+                inner_cuda, inner_small = SmallTensors.look(each, None)
+                cuda, small = cuda or inner_cuda, small and inner_small
+            if cuda and not small:
+                return cuda, small
         if kwargs:
-            for each in _tensors(kwargs.values()):
-                cuda, largest = cuda or each.is_cuda, max(largest, each.nbytes)
             device = kwargs.get("device")
-            cuda = cuda or (device is not None and device.type == "cuda")
-        return cuda, largest
+            inner_cuda, inner_small = SmallTensors.look(kwargs.values(), None)
+            cuda = cuda or inner_cuda or (device is not None and device.type == "cuda")
+            small = small and inner_small
+        return cuda, small
 
     def compute(self, plan, func, args, kwargs):
         """Here and there. Raises Unknown, if nothing was done there yet."""
@@ -504,16 +551,33 @@ class SmallTensors(TorchDispatchMode):
             raise Unknown  # a replay writes it again, from what is known then
         if plan.reads:
             result = shadow.run()
-            out = self.given(shadow.count(args, result), func, args, kwargs)
+            number = shadow.count(args, result)
+            out = self.there(lambda: self.given(number, func, args, kwargs), shadow, lambda: result)
             return shadow.settle(out, result, args, kwargs)
-        out = func(*args, **kwargs)
+        out = self.there(lambda: func(*args, **kwargs), shadow, shadow.run)
         try:
-            if any(each.nbytes > LIMIT for each in _tensors((out,))):
+            if any(_size(each) > LIMIT for each in _tensors((out,))):
                 raise Unknown
             result = shadow.run()
         except Unknown:
             return self.lose(plan, out, args, kwargs)
         return shadow.settle(out, result, args, kwargs)
+
+    @staticmethod
+    def there(run, shadow, result):
+        """Runs on the device. What only a library could that is not simulated comes from the CPU."""
+        try:
+            return run()
+        except RuntimeError as error:
+            library = operators.missing_library(error, shadow.func)
+            if library is None or shadow.plan.written:
+                raise
+            try:
+                computed = result()
+            except Unknown:
+                raise error from None
+        operators.tell_missing(library, shadow.func)
+        return tree_map(lambda each: each.cuda() if isinstance(each, _Tensor) else each, computed)
 
     @staticmethod
     def given(number, func, args, kwargs):
@@ -554,7 +618,7 @@ def begin(_module):
         run(thread)
 
     threading.Thread._bootstrap_inner = run_with_mode
-    _leave_out_backward(mode, push)
+    _reveille_backward.begin(mode, _knows, LIMIT)
     push(mode)
 
 
@@ -567,24 +631,6 @@ def _keep_compiler_out():
             code = getattr(getattr(each, "__func__", each), "__code__", None)
             if skip is not None and code is not None and code.co_filename == __file__:
                 skip(code)
-
-
-def _leave_out_backward(mode, push):
-    """Where ours is the only mode. An operator that passes by here costs as much as two others."""
-    stack = torch._C._len_torch_dispatch_stack, torch._C._get_dispatch_stack_at
-    engine = torch.autograd._engine_run_backward
-
-    def run_without_mode(*args, **kwargs):
-        length, at = stack
-        if length() != 1 or at(0) is not mode:
-            return engine(*args, **kwargs)
-        torch._C._pop_torch_dispatch_stack(None)
-        try:
-            return engine(*args, **kwargs)
-        finally:
-            push(mode)
-
-    torch.autograd._engine_run_backward = run_without_mode
 
 
 def watch_compiled(module):

@@ -31,19 +31,25 @@ if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split(
     PIP_FIND_LINKS='' install "torch===$version" numpy
 fi
 "$environment/bin/python" -c "import transformers" 2>/dev/null || install transformers==5.17.0
+"$environment/bin/python" -c "import expecttest" 2>/dev/null || install expecttest # PyTorch's database of operators needs it
 mkdir -p "$source/build"
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
-for program in torch_memory torch_tensors; do
+for program in torch_memory torch_tensors torch_backward; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
 done
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "$build/cli/reveille"
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/twenty.py" "$build/cli/reveille" --times 3 ddp1
+operators() {
+    timeout 1800 "$build/cli/reveille" run --attribution=off --keep-contents 32MiB -- "$environment/bin/python" \
+        "$source/tests/simcuda/torch_operators.py" "$@"
+}
 # What the README shows, with this version; with another a figure may differ.
 [ "$version" != 2.11.0 ] || timeout 600 python3 "$source/tests/documents.py" "$build/cli/reveille" "$source" "$build" \
     --pytorch "$environment/bin/python" README.md
 [ -n "$short" ] || timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_advice.py" "$build/cli/reveille"
 if [ -n "$short" ]; then
+    operators --samples 1 --part 0/5
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
@@ -53,6 +59,7 @@ if [ -n "$short" ]; then
         --sleepers 2
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
+operators --kinds float32,bfloat16,int64
 for how in fsdp ddp; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" $how

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Small tensors in the backward pass, where few operators need to pass by.
+
+PyTorch's engine takes the modes of its caller to its own threads, so an operator of the backward pass
+passes by _reveille_tensors.py as every other. But it costs more there than all else of its node of the
+graph, and in a training step gradients come from weights and activations: they are not known. So a
+hook before a node looks at what comes in. If nothing of it is known, it takes the mode from the thread, and
+the engine puts it back behind the node.
+
+These keep it in any case: Python's own functions, which may do anything; leaves, since their hooks belong to
+others; and nodes that go by what they saved. Hooks of a tensor run before those of its node. Hooks that unpack
+what was saved run inside a node, and get it there.
+"""
+
+import collections
+import math
+
+import torch
+from torch.autograd import graph
+
+# In the names of nodes that go by masks, indices, lengths or zeros that they saved, or have several results.
+_KEPT = (
+    *("Ctc", "Embedding", "Index", "Mask", "Nested", "Pack", "Prod", "prod", "Segment", "Sparse"),
+    *("Split", "Unbind"),
+)
+
+_length = torch._C._len_torch_dispatch_stack
+_at = torch._C._get_dispatch_stack_at
+_pop = torch._C._pop_torch_dispatch_stack
+_push = torch._C._push_on_torch_dispatch_stack
+
+
+class Backward:
+    """knows(address) answers for the first byte of a gradient; above the limit, in bytes, none is known."""
+
+    def __init__(self, mode, knows, limit):
+        self.mode, self.limit = mode, limit
+        self.kept = {}  # by type of a node
+        self.before = self.make_before(knows, limit)
+
+    def is_alone(self):
+        """Whether no other mode is there: those of others see the whole pass."""
+        return _length() == 1 and _at(0) is self.mode
+
+    # ---- Around a node ----
+
+    @staticmethod
+    def make_before(knows, limit):
+        """It is called for most nodes, so what it needs is at hand, and the usual case comes first."""
+        plain, strided, length, pop = torch.Tensor, torch.strided, _length, _pop
+
+        def before(gradient):
+            if gradient is not None:
+                if type(gradient) is not plain or gradient.layout is not strided:
+                    return
+                if gradient.nbytes <= limit and (not gradient.is_cuda or knows(gradient.data_ptr())):
+                    return
+            if length():
+                pop(None)
+
+        return before
+
+    @staticmethod
+    def after(*_):
+        """PyTorch adds gradients in their place, without memory for the sum, only where no mode is."""
+        if _length():
+            _pop(None)
+
+    def unpacking(self, unpack):
+        def unpack_with_mode(*args):
+            if _length() or torch._C._current_autograd_node() is None:
+                return unpack(*args)
+            _push(self.mode)
+            try:
+                return unpack(*args)
+            finally:
+                _pop(None)
+
+        return unpack_with_mode
+
+    # ---- The whole graph ----
+
+    def hook(self, roots, carrier):
+        """Most hooks are in the carrier's dictionary. Answers the handles of others."""
+        keep, nodes, fed, together = set(), set(), {}, []
+        left = [each.node if isinstance(each, graph.GradientEdge) else each.grad_fn for each in roots]
+        while left:
+            node = left.pop()
+            if node is None or node in nodes:
+                continue
+            nodes.add(node)
+            following = node.next_functions
+            if not following or self.keeps(node):
+                keep.add(node)
+            for edge in following:
+                if edge[0] is None:
+                    continue
+                if edge in fed:
+                    together.append((edge, fed[edge], node))
+                fed[edge] = node
+                left.append(edge[0])
+        large = {edge: self.is_large(edge) for edge, *_ in together}
+        for edge, *adding in together:
+            if not large[edge]:
+                keep.update(adding)  # a part of the sum may be known
+        for node in nodes - keep:
+            node._register_hook_dict(carrier)
+        adding = {node for edge, *both in together if large[edge] for node in both}
+        return [node.register_hook(self.after) for node in adding & keep]
+
+    def is_large(self, edge):
+        into, number = edge
+        kind = into._input_metadata[number]
+        return math.prod(kind.shape) * kind.dtype.itemsize > self.limit
+
+    def keeps(self, node):
+        """Whether operators of the node pass by, whatever comes in."""
+        kind = type(node)
+        kept = self.kept.get(kind)
+        if kept is None:
+            own, name = isinstance(node, torch._C._FunctionBase), node.name()
+            kept = own or kind.__name__ not in name or any(part in name for part in _KEPT)
+            self.kept[kind] = kept
+        return kept
+
+    def run(self, engine):
+        def run_with_hooks(roots, *args, **kwargs):
+            if not self.is_alone() or torch._C._functorch.peek_interpreter_stack() is not None:
+                return engine(roots, *args, **kwargs)
+            carrier = torch.empty(0, device="cpu")
+            hooks = carrier._backward_hooks = collections.OrderedDict({0: self.before})
+            handles = self.hook(roots, carrier)
+            try:
+                return engine(roots, *args, **kwargs)
+            finally:
+                hooks.clear()
+                for each in handles:
+                    each.remove()
+
+        return run_with_hooks
+
+
+def begin(mode, knows, limit):
+    backward = Backward(mode, knows, limit)
+    torch.autograd._engine_run_backward = backward.run(torch.autograd._engine_run_backward)
+    make = graph.saved_tensors_hooks.__init__
+
+    def make_with_mode(hooks, pack_hook, unpack_hook):
+        make(hooks, pack_hook, backward.unpacking(unpack_hook))
+
+    graph.saved_tensors_hooks.__init__ = make_with_mode
