@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from . import _distribution
+from ._misfit import why as misfit
 
 # Every part of the package comes by here, also where another project has replaced __init__.py.
 _distribution.check(__package__, __file__)
@@ -769,7 +770,7 @@ def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDL
         library = library or ctypes.CDLL(str(path))
         declare(library, prototypes)
     except (OSError, AttributeError) as error:
-        raise ImportError(f"{path} cannot be used: {error}") from error
+        raise ImportError(misfit(path, str(error)) or f"{path} cannot be used: {error}") from error
     return library
 
 

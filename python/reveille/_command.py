@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from ._misfit import why as misfit
+
 PROGRAM = Path(__file__).resolve().parent / "bin" / "reveille"
 
 
@@ -15,9 +17,6 @@ def main() -> int:
     try:
         os.execv(PROGRAM, ["reveille", *sys.argv[1:]])
     except OSError as error:
-        print(
-            f"reveille: {PROGRAM}: {error.strerror}: install the package with `pip install .` in "
-            "Reveille's repository",
-            file=sys.stderr,
-        )
+        cause = f"{PROGRAM}: {error.strerror}: install the package with `pip install .` in Reveille's repository"
+        print(f"reveille: {misfit(PROGRAM) or cause}", file=sys.stderr)
     return 1
