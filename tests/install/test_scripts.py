@@ -135,7 +135,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual([line.split(",")[0] for line in made.stdout.splitlines()], [f"new: {each}" for each in found])
 
     def test_each_says_what_it_does(self):
-        for name in ("demo", "test", "deb", "wheel", "cuda-headers", "tested", "../.ci/run", "../tests/bare/run"):
+        for name in ("demo", "test", "deb", "wheel", "cuda-headers", "foreign-debs", "foreign-run", "aarch64", "release", "tested", "../.ci/run", "../tests/bare/run"):
             made = subprocess.run([SOURCE / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual((made.stderr, made.returncode), ("", 0), name)
             self.assertRegex(made.stdout, r"\Ausage: ", name)

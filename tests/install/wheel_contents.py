@@ -74,17 +74,27 @@ def check_readme_shows(text: str) -> list[str]:
     return [] if page and "<h1" in page else ["its readme cannot be shown"]
 
 
+def check_machine(wheel: zipfile.ZipFile, path: str) -> list[str]:
+    """Every program and library is for the processor that the wheel's name says."""
+    number = {"x86_64": 62, "aarch64": 183}[re.search(r"(x86_64|aarch64)\.whl$", path)[1]]
+    heads = {name: wheel.open(name).read(20) for name in wheel.namelist()}
+    elves = {name: int.from_bytes(head[18:20], "little") for name, head in heads.items() if head[:4] == b"\x7fELF"}
+    return [f"{name} is for processor {its}, not {number}" for name, its in elves.items() if its != number] or (
+        [] if len(elves) > 10 else [f"has {len(elves)} programs and libraries"])  # fmt: skip
+
+
 def main() -> int:
     path = sys.argv[1]
     with zipfile.ZipFile(path) as wheel:
         sizes = {one.filename: one.compress_size for one in wheel.infolist()}
         (metadata,) = [n for n in sizes if n.endswith(".dist-info/METADATA")]
         text = wheel.read(metadata).decode()
-    wrong = check_files(list(sizes)) + check_metadata(text) + check_readme_shows(text)
+        wrong = check_files(list(sizes)) + check_metadata(text) + check_readme_shows(text)
+        wrong += check_machine(wheel, path)
     total = sum(sizes.values())
     if total > LARGEST_BYTES:
         wrong.append(f"has {total} bytes, more than {LARGEST_BYTES}")
-    if not re.search(r"-py3-none-manylinux_[\w.]*_x86_64\.whl$", path):
+    if not re.search(r"-py3-none-manylinux_[\w.]*_(x86_64|aarch64)\.whl$", path):
         wrong.append(f"its name has not the tag of every Python 3: {path}")
     for one in wrong:
         print(f"{path}: {one}", file=sys.stderr)
