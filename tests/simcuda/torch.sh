@@ -46,7 +46,7 @@ operators() {
 }
 # What the README shows, with this version; with another a figure may differ.
 [ "$version" != 2.11.0 ] || timeout 600 python3 "$source/tests/documents.py" "$build/cli/reveille" "$source" "$build" \
-    --pytorch "$environment/bin/python" README.md
+    --pytorch "$environment/bin/python" README.md docs/guides/adopt/torch_memory_saver.md
 [ -n "$short" ] || timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_advice.py" "$build/cli/reveille"
 if [ -n "$short" ]; then
     operators --samples 1 --part 0/5
