@@ -210,9 +210,11 @@ static void read_seen(rvli_observed *observed, rvli_piece rest, uint32_t end)
     uint32_t number = number_of(next_word(&rest));
     rvli_piece tag = next_word(&rest);
     uint32_t instant = begin_of(observed, number, end);
+    /* What began before the first entry began in what the ring has lost, nobody knows where. */
+    bool placed = number > 0 && (instant > 0 || end == 0);
     while (rest.length > 0) {
         uint64_t addr = next_address(&rest);
-        if (addr != 0 && number > 0)
+        if (addr != 0 && placed)
             observed->seen[observed->seen_count++] = (rvli_seen){addr, instant, tag};
     }
 }

@@ -187,6 +187,23 @@ def test_tags_follow_from_what_was_seen(command, _):
     assert ("activations", "forward", "/job/model.py", 23, "Block") in found, found
 
 
+def test_what_was_seen_before_the_ring_is_not_placed(command, _):
+    """The ring has lost phase 7. Its gradient is long gone, and another tensor lies there when the ring begins."""
+    trace = Trace(20 * MIB)
+    del trace.entries[:]
+    trace.label = "rvl:9"
+    trace.alloc(MIB, PROGRAM)
+    notes = [note(each) for each in ("phase 7 between 0 - -", "phase 8 optimizer 0 - -", "phase 9 between 0 - -",
+                                     f"seen 7 gradients {X + MIB:x}")]
+    blocks = [{"address": X + at, "size": size, "requested_size": size if state.startswith("active") else 0, "state": state,
+               "frames": [PROGRAM]} for at, size, state in ((0, MIB, "active_allocated"), (MIB, 4 * MIB, "active_allocated"),
+                                                            (5 * MIB, 15 * MIB, "inactive"))]
+    segment = {"device": 0, "address": X, "total_size": 20 * MIB, "stream": 0, "segment_pool_id": (0, 0), "segment_type": "large",
+               "is_expandable": False, "frames": [], "blocks": blocks}
+    tags = {tag for tag, _ in parts(made(command, trace.entries, [segment], annotations=notes))}
+    assert "gradients" not in tags and "other tensors" in tags, tags
+
+
 def test_labels_come_first(command, _):
     for said, tag in (("parameter", "weights"), ("optimizer_state", "optimizer"), ("kv blocks", "kv blocks"),
                       ("unknown", "tensors"), ("", "tensors")):
