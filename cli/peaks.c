@@ -10,6 +10,8 @@ static int by_name(const void *left, const void *right)
     int order = strcmp(a->stats.mark, b->stats.mark);
     if (order != 0)
         return order;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
     return a->stage < b->stage ? -1 : a->stage > b->stage;
 }
 
@@ -18,16 +20,19 @@ static int by_place(const void *left, const void *right)
     const peak *a = left, *b = right;
     if (a->device != b->device)
         return a->device < b->device ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Stages of one name stand together. Returns how many names there are. */
+/* Stages of one name and rank stand together. Returns how many there are of these. */
 static size_t join_names(peak *list, size_t count)
 {
     size_t names = 0;
     for (size_t i = 0; i < count; i++) {
         peak *last = names > 0 ? &list[names - 1] : NULL;
-        if (last == NULL || strcmp(last->stats.mark, list[i].stats.mark) != 0) {
+        if (last == NULL || last->rank != list[i].rank ||
+            strcmp(last->stats.mark, list[i].stats.mark) != 0) {
             list[names++] = list[i];
             continue;
         }
@@ -54,13 +59,14 @@ static size_t read_device(const rvl_replay *replay, size_t index, uint32_t stage
                        .stage = i,
                        .first = i,
                        .count = marked && mark.count > 1 ? mark.count : 1,
+                       .rank = marked && shared == PEAKS_OF_RANKS ? mark.rank : RVL_NO_RANK,
                        .stats = {.struct_size = sizeof each->stats}};
         if (rvl_replay_get_stage(replay, index, i, &each->stats, &each->over_budget) != RVL_OK)
             continue;
         of_processes = of_processes && marked && (mark.flags & RVL_REPLAY_MARK_OF_PROCESS) != 0;
         count++;
     }
-    if (shared == PEAKS_OF_NONE || (shared == PEAKS_OF_PROCESSES && !of_processes))
+    if (shared == PEAKS_OF_NONE || (shared != PEAKS_OF_ALL && !of_processes))
         return count;
     qsort(list, count, sizeof *list, by_name);
     return join_names(list, count);

@@ -14,6 +14,7 @@ typedef struct peak {
     uint32_t stage; /* the one with the largest peak, the first of several */
     uint32_t first; /* of that name */
     uint32_t count;
+    uint32_t rank;         /* of the process that marks them; RVL_NO_RANK: none, or of several */
     bool over_budget;      /* any of them */
     rvl_stage_stats stats; /* of the largest */
 } peak;
@@ -23,10 +24,11 @@ typedef enum peaks_shared {
     PEAKS_OF_NONE,
     PEAKS_OF_PROCESSES, /* of devices where several processes mark, or stages overlap: a name comes
                            very often there, and does not say which stage it is */
+    PEAKS_OF_RANKS,     /* the same, by rank: what comes in another order each time has one name */
     PEAKS_OF_ALL,
 } peaks_shared;
 
-/* In order of devices, then of first stages. The caller frees *peaks_out. false: no memory. */
+/* In order of devices, then of ranks if these are asked for, then of first stages. The caller frees *peaks_out. false: no memory. */
 bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out);
 
 #endif

@@ -398,6 +398,7 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
            read_size(r, object, "host_memory", 1, &what->host_bytes) &&
            read_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
            read_string(r, object, "stages_nvtx", &what->nvtx) &&
+           read_string(r, object, "stages", &what->nvtx) &&
            read_timeout(r, object, &item->timeout_s);
 }
 
@@ -406,8 +407,9 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
 /* A key that does nothing for this kind of check would be taken for one that does. */
 static bool check_idle(const reading *r, const json_t *object, bool has_command)
 {
-    static const char *const of_commands[] = {
-        "gpus", "rank", "world", "host_memory", "keep_contents", "stages_nvtx", "timeout", NULL};
+    static const char *const of_commands[] = {"gpus",        "rank",          "world",
+                                              "host_memory", "keep_contents", "stages",
+                                              "stages_nvtx", "timeout",       NULL};
     static const char *const of_others[] = {"wake", "conductor", NULL};
     for (const char *const *key = has_command ? of_others : of_commands; *key != NULL; key++) {
         if (json_object_get(object, *key) != NULL)
@@ -462,11 +464,12 @@ static bool read_wake(const reading *r, const json_t *object, check_item *item)
 static bool read_item(reading *r, const json_t *object, check_item *item)
 {
     static const char *const keys[] = {
-        "name",      "trace",       "model",         "settings",
-        "devices",   "wake",        "budgets",       "tolerance_percent",
-        "conductor", "command",     "gpus",          "rank",
-        "world",     "host_memory", "keep_contents", "stages_nvtx",
-        "timeout",   "headroom",    "no_refusals",   NULL};
+        "name",        "trace",       "model",         "settings",
+        "devices",     "wake",        "budgets",       "tolerance_percent",
+        "conductor",   "command",     "gpus",          "rank",
+        "world",       "host_memory", "keep_contents", "stages",
+        "stages_nvtx", "timeout",     "headroom",      "no_refusals",
+        NULL};
     r->check = NULL;
     if (!json_is_object(object))
         return refuse(r, "\"checks\": expected a list of objects");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running checks: each on each of its devices, by replay of what it has or of what it did. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "check/check.h"
 #include "interrupt.h"
+#include "peaks.h"
 #include "progress.h"
 
 #define FIRST_STAGE "start"
@@ -167,53 +169,68 @@ static uint64_t budget_of(const check_item *item, const char *mark)
     return least;
 }
 
-static bool read_stage(const rvl_replay *replay, size_t index, uint32_t number,
-                       const check_item *item, check_stage *stage)
+/* Whether another rank has a row of this name on the same device. */
+static bool has_other_rank(const peak *rows, size_t count, const peak *row)
 {
-    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].device == row->device && rows[i].rank != row->rank &&
+            strcmp(rows[i].stats.mark, row->stats.mark) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * What the row is called in this run and in the next: "forward" of one that stands for all of the
+ * name, "forward[rank 3]" where ranks share the device. NULL: no memory.
+ */
+static char *name_row(const rvl_replay *replay, const peak *rows, size_t count, const peak *row)
+{
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    char *text = NULL;
+    bool of_process = rvl_replay_get_mark(replay, row->device, row->stage, &mark) == RVL_OK &&
+                      (mark.flags & RVL_REPLAY_MARK_OF_PROCESS) != 0;
+    if (!of_process || row->rank == RVL_NO_RANK || !has_other_rank(rows, count, row))
+        return printable(of_process ? row->stats.mark : row->stats.name);
+    if (asprintf(&text, "%s[rank %" PRIu32 "]", row->stats.mark, row->rank) < 0)
+        return NULL;
+    char *name = printable(text);
+    free(text);
+    return name;
+}
+
+static bool read_row(const rvl_replay *replay, const peak *row, const check_item *item, char *name,
+                     check_stage *stage)
+{
     rvl_replay_device device = {.struct_size = sizeof device};
-    bool over;
-    if (rvl_replay_get_device(replay, index, &device) != RVL_OK ||
-        rvl_replay_get_stage(replay, index, number, &stats, &over) != RVL_OK)
+    if (rvl_replay_get_device(replay, row->device, &device) != RVL_OK) {
+        free(name);
         return false;
-    *stage = (check_stage){.name = printable(stats.name),
+    }
+    *stage = (check_stage){.name = name,
                            .device = device.device,
-                           .peak_bytes = stats.peak_bytes,
+                           .peak_bytes = row->stats.peak_bytes,
                            .capacity_bytes = device.capacity_bytes,
-                           .budget_bytes = budget_of(item, stats.mark),
-                           .holders = list_holders(replay, index, number),
-                           .verdict = over ? CHECK_OVER_BUDGET : CHECK_OK};
-    if (stats.peak_bytes > device.capacity_bytes)
+                           .budget_bytes = budget_of(item, row->stats.mark),
+                           .holders = list_holders(replay, row->device, row->stage),
+                           .verdict = row->over_budget ? CHECK_OVER_BUDGET : CHECK_OK};
+    if (row->stats.peak_bytes > device.capacity_bytes)
         stage->verdict = CHECK_OOM;
     return stage->name != NULL && stage->holders != NULL;
 }
 
-static size_t count_stages(const rvl_replay *replay)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
-        rvl_replay_device device = {.struct_size = sizeof device};
-        if (rvl_replay_get_device(replay, i, &device) == RVL_OK)
-            count += device.stage_count;
-    }
-    return count;
-}
-
 static int read_replay(const rvl_replay *replay, check_result *result)
 {
-    size_t count = count_stages(replay);
+    peak *rows = NULL;
+    size_t count = 0;
+    bool ok = peaks_of(replay, PEAKS_OF_RANKS, &rows, &count);
     result->stages = calloc(count + 1, sizeof *result->stages);
-    if (result->stages == NULL)
-        return no_memory();
-    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
-        rvl_replay_device device = {.struct_size = sizeof device};
-        rvl_replay_get_device(replay, i, &device);
-        for (uint32_t stage = 0; stage < device.stage_count; stage++) {
-            if (!read_stage(replay, i, stage, result->item, &result->stages[result->stage_count++]))
-                return no_memory();
-        }
-    }
-    return 0;
+    ok = ok && result->stages != NULL;
+    for (size_t i = 0; ok && i < count; i++)
+        ok = read_row(replay, &rows[i], result->item, name_row(replay, rows, count, &rows[i]),
+                      &result->stages[result->stage_count++]);
+    free(rows);
+    return ok ? 0 : no_memory();
 }
 
 /* ---- The verdict of a whole run ---- */
@@ -301,7 +318,7 @@ static void refuse_unmarked(const check_item *item, check_refusal *why)
     if (item->words != NULL)
         snprintf(why->text, sizeof why->text,
                  "the command has marked no stage: mark them with NVTX ranges that begin with %s, "
-                 "or leave \"stages_nvtx\" out",
+                 "or leave \"stages\" out",
                  item->simulated.nvtx);
     else
         snprintf(why->text, sizeof why->text,

@@ -11,6 +11,7 @@
 #include "hooks/process/settings.h"
 #include "hooks/record/recorder.h"
 #include "hooks/region/saver.h"
+#include "nvtx/nvtx.h"
 #include "reveille/hooks.h"
 
 #define PRELOAD "preload"
@@ -99,12 +100,40 @@ rvl_status rvl_hooks_get_nccl_bytes(int device, uint64_t *bytes_out)
 
 /* ---- Marks ---- */
 
-rvl_status rvl_hooks_stage(const char *name)
+static rvl_status check_name(const char *name)
 {
     size_t length = name != NULL ? strnlen(name, RVLI_TAG_MAX_BYTES + 1) : 0;
-    if (length == 0 || length > RVLI_TAG_MAX_BYTES)
-        return rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
-    return rvli_recorder_stage(name);
+    return length > 0 && length <= RVLI_TAG_MAX_BYTES
+               ? RVL_OK
+               : rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
+}
+
+/* NVTX has the others. */
+static rvl_status check_number(uint64_t number)
+{
+    return number > 0 && number < RVLI_NVTX_FIRST_ID
+               ? RVL_OK
+               : rvli_error(RVL_ERR_INVALID, "the number of a range is not from 1 to 2^32 - 1");
+}
+
+rvl_status rvl_hooks_stage(const char *name)
+{
+    rvl_status status = check_name(name);
+    return status == RVL_OK ? rvli_recorder_stage(name) : status;
+}
+
+rvl_status rvl_hooks_enter(uint64_t number, const char *name)
+{
+    rvl_status status = check_number(number);
+    if (status == RVL_OK)
+        status = check_name(name);
+    return status == RVL_OK ? rvli_recorder_enter(number, name) : status;
+}
+
+rvl_status rvl_hooks_leave(uint64_t number)
+{
+    rvl_status status = check_number(number);
+    return status == RVL_OK ? rvli_recorder_leave(number) : status;
 }
 
 rvl_status rvl_hooks_step(void)

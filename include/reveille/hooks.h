@@ -62,6 +62,14 @@ RVL_API rvl_status rvl_hooks_stage(const char *name);
 RVL_API rvl_status rvl_hooks_step(void);
 
 /*
+ * A stage that is a range: it begins, and ends where its number is left. Ranges nest and overlap,
+ * also over the marks of rvl_hooks_stage(). number: from 1 to 2^32 - 1, and not of a range that is
+ * open. A number that is not open is passed over. name and results as above. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_enter(uint64_t number, const char *name);
+RVL_API rvl_status rvl_hooks_leave(uint64_t number);
+
+/*
  * What NCCL has allocated for itself on a CUDA device of a number and still holds, as the preload
  * library records it (nccl:PID, docs/record.md). It tells what a version of NCCL keeps that cannot
  * say so itself. Returns RVL_OK; RVL_ERR_NOT_FOUND if the process is not recorded, or has used no

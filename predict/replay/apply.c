@@ -69,6 +69,22 @@ static bool grow_processes(rvl_replay *replay, uint32_t index)
     return true;
 }
 
+/*
+ * The rank in the name of a process of a job, "python[rank 3]", or "python[rank 3]#2" where it was
+ * started again.
+ */
+static uint32_t rank_of(const char *process)
+{
+    static const char before[] = "[rank ";
+    const char *at = strstr(process, before);
+    char *end = NULL;
+    if (at == NULL || at[strlen(before)] < '0' || at[strlen(before)] > '9')
+        return RVL_NO_RANK;
+    unsigned long rank = strtoul(at + strlen(before), &end, 10);
+    bool is_end = end[0] == ']' && (end[1] == '\0' || end[1] == '#');
+    return is_end && rank < RVL_NO_RANK ? (uint32_t)rank : RVL_NO_RANK;
+}
+
 static rvl_status define_process(rvl_replay *replay, const rvl_trace_event *event)
 {
     if (!grow_processes(replay, event->process_index))
@@ -78,7 +94,7 @@ static rvl_status define_process(rvl_replay *replay, const rvl_trace_event *even
     if (status != RVL_OK)
         return refuse_value(replay, event, FIELD_PROCESS, status);
     process->name = event->process;
-    process->rank = RVL_NO_RANK;
+    process->rank = rank_of(event->process);
     rvli_replay_conductor *conductor = &replay->conductor;
     if (conductor->name != NULL && strcmp(conductor->name, event->process) == 0)
         conductor->seen = true;

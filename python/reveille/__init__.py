@@ -62,7 +62,7 @@ from ._results import (
     Stats,
     TagStats,
 )
-from ._simulated import SimulatedGPUs, SimulatedRun, simulated
+from ._simulated import ProgramFailed, SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
 from ._wake import Wake
 from ._watch import FailureMetrics, TransitionMetrics
@@ -135,6 +135,7 @@ __all__ = [
     "OutOfDeviceMemory",
     "OutOfHostMemory",
     "Profile",
+    "ProgramFailed",
     "Replay",
     "ReplayDevice",
     "ReplayOom",

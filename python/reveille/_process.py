@@ -39,7 +39,9 @@ from ._options import address_of, choice, nanoseconds, whole_tag
 from ._replicas import Links, Replicas, sharing_of
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
+from ._simulated import MACHINE_VARIABLE
 from ._sizes import format_size, name_bytes, path_bytes
+from ._stages import STAGES, Recorder, Stage
 from ._wake import (
     WITHOUT_WAIT,
     PreparedStart,
@@ -653,11 +655,20 @@ class Saver:
 
     # ---- Stages, statistics, recording ----
 
-    def mark(self, function: str, *arguments: Any) -> None:
-        """Marks a stage or a step, in the recording of the process and in every context."""
-        self.hook.check(getattr(self.hook.core, f"rvl_hooks_{function}")(*arguments))
+    def stage(self, name: bytes) -> Stage:
+        """Begins a stage: on the machine of `reveille run`, in recordings, and in every context."""
+        needed = self.is_there or not os.environ.get(MACHINE_VARIABLE)
+        return STAGES.begin(name, Recorder(self.hook) if needed else None, self._mark_stage)
+
+    def _mark_stage(self, name: bytes) -> None:
+        for context in self.contexts_in_use():
+            context._handle.call("rvl_stage", name)
+
+    def step(self) -> None:
+        """Begins a step, in the recording of the process and in every context."""
+        self.hook.check(self.hook.core.rvl_hooks_step())
         for context in self.hook.contexts():
-            context._handle.call(f"rvl_{function}", *arguments)
+            context._handle.call("rvl_step")
 
     def stats(self) -> HookStats:
         """What regions use."""
@@ -969,14 +980,18 @@ def backup_of(tensor: Any) -> Any:
     return found
 
 
-def stage(name: str) -> None:
-    """Begins a stage: in the recording of this process, and in stats()."""
-    SAVER.mark("stage", name_bytes(name, "a stage"))
+def stage(name: str) -> contextlib.AbstractContextManager[None]:
+    """Begins a stage: under `reveille run` and `record`, in stats(), and in PyTorch's history.
+
+    It ends where this thread begins the next. As a ``with`` block it ends with the block, and
+    stages within it are within it: its peak is also theirs. In stats() there is one at a time.
+    """
+    return SAVER.stage(name_bytes(name, "a stage"))
 
 
 def step() -> None:
     """Begins a step: one round of the run."""
-    SAVER.mark("step")
+    SAVER.step()
 
 
 def record(path: Path) -> contextlib.AbstractContextManager[None]:

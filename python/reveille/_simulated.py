@@ -53,6 +53,17 @@ class SimulatedRun:
         return self.replay.devices[device].stage(name)
 
 
+class ProgramFailed(subprocess.CalledProcessError):
+    """The program has failed. verdict: what `reveille run` says of it, as of memory that ran out."""
+
+    def __init__(self, status: int, words: list[str], verdict: Verdict) -> None:
+        super().__init__(status, words)
+        self.verdict = verdict
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: {self.verdict}"
+
+
 def find_command() -> str:
     """The command that the package carries, or the one in PATH."""
     found = str(_command.PROGRAM) if _command.PROGRAM.exists() else shutil.which("reveille")
@@ -82,7 +93,9 @@ class SimulatedGPUs:
         script, any other name is a command; both take words.
 
         Raises:
-            subprocess.CalledProcessError: the program has failed; subprocess.TimeoutExpired
+            ProgramFailed, a subprocess.CalledProcessError: the program has failed; verdict says
+                whether memory was the cause
+            subprocess.TimeoutExpired
             InvalidArgument: there are no such GPUs, or the command is not found (stderr says why)
             InvalidState: this process is on simulated GPUs itself
         """
@@ -132,7 +145,7 @@ class SimulatedGPUs:
         replayed = replay(trace, budgets=self._budgets, headroom=self._headroom)
         over = done.returncode == _OVER_BUDGET and not replayed.within_budgets
         if done.returncode != 0 and not over:
-            raise subprocess.CalledProcessError(done.returncode, words)
+            raise ProgramFailed(done.returncode, words, replayed.verdict)
         return replayed
 
 
@@ -142,6 +155,7 @@ def simulated(
     *,
     host_memory: Size | None = None,
     keep_contents: Size | None = None,
+    stages: str | None = None,
     stages_nvtx: str | None = None,
     budgets: Mapping[str, Size] | None = None,
     headroom: Size | None = None,
@@ -154,7 +168,9 @@ def simulated(
         gpus: how many GPUs
         host_memory: how much host memory all processes may pin and register; None: all
         keep_contents: the largest copy to a GPU with content that is kept; None: 1 MiB
-        stages_nvtx: NVTX ranges with a name that begins with this are stages; None: one stage, "run"
+        stages: ranges of NVTX and of torch.profiler.record_function with a name that begins with
+            this are stages; None: one stage, "run", beside those of reveille.stage()
+        stages_nvtx: the older name of stages
         budgets: upper bounds on the peaks of stages; the result says whether they were kept
         headroom: what is to be left of each device, as a part ("5%"), a size or 0: with less the
             verdict is "tight"; None: 3 %
@@ -166,6 +182,9 @@ def simulated(
         if size is not None:
             bytes_ = parse_size(size)
             options += [name, f"{bytes_}B" if bytes_ else "0"]
-    if stages_nvtx is not None:
-        options += ["--stages-nvtx", stages_nvtx]
+    if stages is not None and stages_nvtx is not None:
+        raise InvalidArgument("stages_nvtx is the older name of stages: leave it out")
+    prefix = stages if stages is not None else stages_nvtx
+    if prefix is not None:
+        options += ["--stages", prefix]
     return SimulatedGPUs(options, budgets or {}, headroom, timeout)

@@ -23,7 +23,6 @@ A second marker runs a test as a separate program on simulated GPUs, as `reveill
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ import pytest
 
 from ._context import Context
 from ._results import StageStats
-from ._simulated import MACHINE_VARIABLE, SimulatedRun, simulated
+from ._simulated import MACHINE_VARIABLE, ProgramFailed, SimulatedRun, simulated
 from ._sizes import Size, format_size, parse_size
 from .errors import InvalidArgument, NotFound
 
@@ -138,11 +137,12 @@ def _run_there(item: pytest.Function, options: dict[str, Any]) -> None:
         words = ["-c", _SAYING, str(said), sys.executable, *words, f"{item.path}::{name}"]
         try:
             run = simulated(**options).run(sys.executable, *words)
-        except subprocess.CalledProcessError:
+        except ProgramFailed as error:
             text = said.read_text(errors="replace") if said.exists() else "it did not begin"
-            pytest.fail(f"on simulated GPUs:\n{text}", pytrace=False)
+            pytest.fail(f"on simulated GPUs:\n{text}\n{error.verdict}", pytrace=False)
         for skipped in ElementTree.parse(report).iter("skipped"):
             pytest.skip(skipped.get("message") or "skipped on simulated GPUs")
+    item.add_report_section("call", "verdict", f"{run.verdict}\n")
     _check_budgets(run)
 
 

@@ -40,5 +40,26 @@ def round_trip(size):
     return got.raw == sent
 
 
+def in_stages():
+    """8 MiB, and 16 MiB in two stages of which one is within the other, after a flat one."""
+    import reveille
+
+    def hold(mib):
+        addr = ctypes.c_void_p()
+        assert runtime().cudaMalloc(ctypes.byref(addr), ctypes.c_size_t(mib << 20)) == 0
+        return addr
+
+    held = hold(8)
+    reveille.stage("load")
+    with reveille.stage("step"):
+        with reveille.stage("forward"):
+            more = hold(16)
+            runtime().cudaFree(more)
+        with reveille.stage("backward"):
+            hold(2)
+    reveille.stage("end")
+    runtime().cudaFree(held)
+
+
 if __name__ == "__main__":
     print("in use:", allocate(int(sys.argv[1])))

@@ -49,6 +49,23 @@ def test_a_script(capfd):
     assert failed.value.returncode == 1
 
 
+def test_stages_of_the_program():
+    run = reveille.simulated().run(simulated_program.in_stages)
+    peaks = {stage.name: stage.peak_bytes - CONTEXT for stage in run.stages}
+    for name, mib in (("load", 8), ("step", 24), ("forward", 24), ("backward", 10), ("end", 10)):
+        assert peaks[name] == mib * MIB, (name, peaks)
+    with pytest.raises(reveille.InvalidArgument, match="the older name of stages"):
+        reveille.simulated(stages="a", stages_nvtx="b")
+
+
+def test_a_program_that_runs_out_of_memory():
+    with pytest.raises(reveille.ProgramFailed) as failed:
+        reveille.simulated("1GiB").run(HERE / "simulated_program.py", 2 << 30)
+    assert failed.value.verdict.kind == "out of memory"
+    assert failed.value.verdict.requested_bytes == 2 << 30
+    assert str(failed.value).endswith(str(failed.value.verdict))
+
+
 def test_a_command():
     run = reveille.simulated().run("true")
     assert run.stage("run").peak_bytes == 0
@@ -130,6 +147,10 @@ TESTS = """
     def test_too_much():
         program.allocate(8 << 20)
 
+    @pytest.mark.reveille_run(device="1GiB")
+    def test_out_of_memory():
+        program.allocate(2 << 30)
+
     def test_plain():
         assert "REVEILLE_MACHINE" not in os.environ
 """
@@ -148,10 +169,12 @@ def test_the_marker(tmp_path):
         timeout=120,
     )
     assert done.returncode == 1
-    assert counts(done.stdout) == {"passed": 3, "skipped": 1, "failed": 2}, done.stdout
+    assert counts(done.stdout) == {"passed": 3, "skipped": 1, "failed": 3}, done.stdout
     assert "no reason" in done.stdout
     assert "ValueError: no device 1" in done.stdout
     assert "stage run reached 534.8 MiB on device 0; at its peak:" in done.stdout
+    assert "out of memory: python[1]/cudaMalloc asked for 2.0 GiB of device 0" in done.stdout
+    assert "fits, with 139.3 GiB to spare" in done.stdout
 
 
 def counts(printed):
