@@ -120,6 +120,15 @@ static bool read_string(const reading *r, const json_t *object, const char *key,
     return true;
 }
 
+static bool read_stages(const reading *r, const json_t *object, const char **prefix_out)
+{
+    static const char *const names[] = {"stages", "stages_nvtx"};
+    const char *key = names[json_object_get(object, names[1]) != NULL];
+    if (json_object_get(object, names[0]) != NULL && key == names[1])
+        return refuse(r, "\"%s\" is the older name of \"%s\": leave it out", names[1], names[0]);
+    return read_string(r, object, key, prefix_out);
+}
+
 static bool read_tolerance(const reading *r, const json_t *object, double *percent)
 {
     const json_t *value = json_object_get(object, "tolerance_percent");
@@ -397,9 +406,7 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
            read_ranks(r, object, what) &&
            read_size(r, object, "host_memory", 1, &what->host_bytes) &&
            read_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
-           read_string(r, object, "stages_nvtx", &what->nvtx) &&
-           read_string(r, object, "stages", &what->nvtx) &&
-           read_timeout(r, object, &item->timeout_s);
+           read_stages(r, object, &what->nvtx) && read_timeout(r, object, &item->timeout_s);
 }
 
 /* ---- What is checked ---- */

@@ -122,7 +122,7 @@ rvl_status rvl_hooks_stage(const char *name)
     return status == RVL_OK ? rvli_recorder_stage(name) : status;
 }
 
-rvl_status rvl_hooks_enter(uint64_t number, const char *name)
+rvl_status rvl_hooks_begin(uint64_t number, const char *name)
 {
     rvl_status status = check_number(number);
     if (status == RVL_OK)
@@ -130,7 +130,7 @@ rvl_status rvl_hooks_enter(uint64_t number, const char *name)
     return status == RVL_OK ? rvli_recorder_enter(number, name) : status;
 }
 
-rvl_status rvl_hooks_leave(uint64_t number)
+rvl_status rvl_hooks_end(uint64_t number)
 {
     rvl_status status = check_number(number);
     return status == RVL_OK ? rvli_recorder_leave(number) : status;

@@ -66,8 +66,8 @@ RVL_API rvl_status rvl_hooks_step(void);
  * also over the marks of rvl_hooks_stage(). number: from 1 to 2^32 - 1, and not of a range that is
  * open. A number that is not open is passed over. name and results as above. Since 0.1.
  */
-RVL_API rvl_status rvl_hooks_enter(uint64_t number, const char *name);
-RVL_API rvl_status rvl_hooks_leave(uint64_t number);
+RVL_API rvl_status rvl_hooks_begin(uint64_t number, const char *name);
+RVL_API rvl_status rvl_hooks_end(uint64_t number);
 
 /*
  * What NCCL has allocated for itself on a CUDA device of a number and still holds, as the preload

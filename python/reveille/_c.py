@@ -697,8 +697,8 @@ HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_get_nccl_bytes": (c_int, [c_int, POINTER(c_uint64)]),
     "rvl_hooks_pause": (c_int, [c_char_p]),
     "rvl_hooks_resume": (c_int, [c_char_p]),
-    "rvl_hooks_enter": (c_int, [c_uint64, c_char_p]),
-    "rvl_hooks_leave": (c_int, [c_uint64]),
+    "rvl_hooks_begin": (c_int, [c_uint64, c_char_p]),
+    "rvl_hooks_end": (c_int, [c_uint64]),
     "rvl_hooks_step": (c_int, []),
 }
 

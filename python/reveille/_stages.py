@@ -110,11 +110,11 @@ class Recorder:
 
     def enter(self, name: bytes) -> int:
         number = next(self._numbers)
-        self._hook.check(self._hook.core.rvl_hooks_enter(number, name))
+        self._hook.check(self._hook.core.rvl_hooks_begin(number, name))
         return number
 
     def leave(self, number: int) -> None:
-        self._hook.check(self._hook.core.rvl_hooks_leave(number))
+        self._hook.check(self._hook.core.rvl_hooks_end(number))
 
 
 STAGES = Stages()

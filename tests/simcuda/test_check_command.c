@@ -327,6 +327,8 @@ static void refuses_what_does_nothing(void **state)
         {"\"command\": \"x\", \"host_memory\": 0", "\"host_memory\": expected a size"},
         {"\"command\": \"x\", \"keep_contents\": -1", "\"keep_contents\": expected a size"},
         {"\"command\": \"x\", \"stages_nvtx\": 3", "\"stages_nvtx\": expected a string"},
+        {"\"command\": \"x\", \"stages_nvtx\": \"a\", \"stages\": \"b\"",
+         "\"stages_nvtx\" is the older name of \"stages\": leave it out"},
         {"\"command\": \"x\", \"timeout\": 0", "\"timeout\": expected seconds, more than 0"},
         {"\"command\": \"x\", \"timeout\": \"1\"", "\"timeout\": expected seconds, more than 0"},
     };
