@@ -24,6 +24,12 @@ RVL_API rvl_status rvl_private_prefetch(rvl_context *context, rvl_addr addr, int
 RVL_API rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns);
 
 /*
+ * Counts time that has passed as a transition's on a device: what moved there was no tag. RVL_OK;
+ * RVL_ERR_INVALID, RVL_ERR_NO_DEVICE, RVL_ERR_FORKED. Any thread.
+ */
+RVL_API rvl_status rvl_private_spend(rvl_context *context, int device, uint64_t ns);
+
+/*
  * From now on bytes instead of before_bytes of what own has on a device are counted for part: a
  * trace says so of the segments of a caching allocator (docs/trace-format.md, `part`). The caller
  * takes all back before that memory is freed or paused. Both tags must exist, and own must have had

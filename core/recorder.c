@@ -189,13 +189,24 @@ void rvli_record_external(rvl_context *context, int device, const char *cause, u
 
 /* ---- Marks of processes ---- */
 
+static bool is_named(rvl_event_kind kind)
+{
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_ENTER;
+}
+
+static bool is_range(rvl_event_kind kind)
+{
+    return kind == RVL_EVENT_ENTER || kind == RVL_EVENT_LEAVE;
+}
+
 static bool is_mark(const rvl_mark *mark)
 {
     size_t length = mark->name != NULL ? strnlen(mark->name, RVLI_TRACE_NAME_BYTES_MAX + 1) : 0;
     bool named = length > 0 && length <= RVLI_TRACE_NAME_BYTES_MAX;
     return (mark->kind == RVL_EVENT_STAGE && named) ||
            (mark->kind == RVL_EVENT_ENTER && named && mark->id > 0) ||
-           mark->kind == RVL_EVENT_LEAVE;
+           mark->kind == RVL_EVENT_LEAVE || mark->kind == RVL_EVENT_SLEEP ||
+           mark->kind == RVL_EVENT_WAKE;
 }
 
 rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *user_mark)
@@ -213,11 +224,11 @@ rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *user_mark)
     if (mark.process >= context->process_count)
         status = rvli_error(RVL_ERR_INVALID, "no such process: rvl_process_define() makes one");
     else if (rvli_recording(&context->recorder))
-        write_event(context,
-                    &(rvl_trace_event){.kind = mark.kind,
-                                       .process = context->processes[mark.process]->name,
-                                       .id = mark.kind == RVL_EVENT_STAGE ? 0 : mark.id,
-                                       .name = mark.kind == RVL_EVENT_LEAVE ? NULL : mark.name});
+        write_event(context, &(rvl_trace_event){.kind = mark.kind,
+                                                .process = context->processes[mark.process]->name,
+                                                .id = is_range(mark.kind) ? mark.id : 0,
+                                                .name = is_named(mark.kind) ? mark.name : NULL,
+                                                .skip_content = mark.skip_content != 0});
     rvli_unlock(context);
     return status;
 }
@@ -413,7 +424,7 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
     rvl_trace_header header = {.struct_size = sizeof header,
                                .devices = devices,
                                .device_size = sizeof *devices,
-                               .minor = RVLI_TRACE_MINOR_REFUSALS,
+                               .minor = RVLI_TRACE_MINOR_SLEEP,
                                .flags = RVL_TRACE_RECORDS_REFUSALS};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK && path == NULL)

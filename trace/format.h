@@ -28,6 +28,8 @@
 #define RVLI_TRACE_MINOR_RANGES 2u
 /* And the first that has refusals, and how a command ended. */
 #define RVLI_TRACE_MINOR_REFUSALS 2u
+/* And the first that has processes asleep. */
+#define RVLI_TRACE_MINOR_SLEEP 3u
 
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"
@@ -35,6 +37,7 @@
 #define RVLI_WORD_END "end"
 #define RVLI_WORD_DISCARD "discard"
 #define RVLI_WORD_NO_RESTORE "no_restore"
+#define RVLI_WORD_PAUSED "paused"
 #define RVLI_WORD_HOST "host"
 #define RVLI_WORD_REFUSALS "refusals=yes"
 #define RVLI_WORD_BY_ALLOCATOR "by=allocator"

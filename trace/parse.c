@@ -389,11 +389,10 @@ static bool alloc_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
     return newer_options(cursor, file);
 }
 
-static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
-                              const char *skip_word)
+/* What is left out of a move, or nothing. */
+static bool skip_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event,
+                        const char *skip_word)
 {
-    if (!tag_field(cursor, file, event))
-        return false;
     const char *before = cursor->at;
     event->skip_content = option(cursor, skip_word);
     if (event->skip_content && cursor->at < cursor->end && *cursor->at != ' ') {
@@ -401,6 +400,12 @@ static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_tr
         cursor->at = before;
     }
     return newer_options(cursor, file);
+}
+
+static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
+                              const char *skip_word)
+{
+    return tag_field(cursor, file, event) && skip_option(cursor, file, event, skip_word);
 }
 
 /* A part has a tag of its own. */
@@ -521,6 +526,10 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
         return refuse_fields(cursor, file, event);
     case RVL_EVENT_ENDED:
         return ended_fields(cursor, file, event);
+    case RVL_EVENT_SLEEP:
+        return skip_option(cursor, file, event, RVLI_WORD_DISCARD);
+    case RVL_EVENT_WAKE:
+        return skip_option(cursor, file, event, RVLI_WORD_PAUSED);
     default: /* step */
         return newer_options(cursor, file);
     }
@@ -667,6 +676,8 @@ static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
         [RVL_EVENT_LEAVE] = RVLI_TRACE_MINOR_RANGES,
         [RVL_EVENT_REFUSE] = RVLI_TRACE_MINOR_REFUSALS,
         [RVL_EVENT_ENDED] = RVLI_TRACE_MINOR_REFUSALS,
+        [RVL_EVENT_SLEEP] = RVLI_TRACE_MINOR_SLEEP,
+        [RVL_EVENT_WAKE] = RVLI_TRACE_MINOR_SLEEP,
     };
     return file->minor < minors[kind];
 }

@@ -489,6 +489,8 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
         return good_refusal(writer, event);
     if (event->kind == RVL_EVENT_ENDED)
         return good_end(writer, event);
+    if (event->kind == RVL_EVENT_SLEEP || event->kind == RVL_EVENT_WAKE)
+        return writer->minor >= RVLI_TRACE_MINOR_SLEEP;
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -599,6 +601,14 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         break;
     case RVL_EVENT_ENDED:
         write_how_ended(writer, event);
+        break;
+    case RVL_EVENT_SLEEP:
+        if (event->skip_content)
+            add_text(writer, " " RVLI_WORD_DISCARD);
+        break;
+    case RVL_EVENT_WAKE:
+        if (event->skip_content)
+            add_text(writer, " " RVLI_WORD_PAUSED);
         break;
     default: /* step: nothing more */
         break;

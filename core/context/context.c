@@ -329,6 +329,19 @@ rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns)
     return status;
 }
 
+rvl_status rvl_private_spend(rvl_context *context, int device, uint64_t ns)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    rvli_ledger_spend(context, device, ns);
+    rvli_unlock(context);
+    return RVL_OK;
+}
+
 /* ---- Processes and tags ---- */
 
 rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_process *process_out)

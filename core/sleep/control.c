@@ -2,8 +2,8 @@
 /*
  * The side that listens: a thread takes one request at a time and does it.
  *
- * The thread waits for a connection and for a pipe that says it is to end. Whoever connects is
- * asked who it is before a word of it is read. A child of a fork has a copy of the socket and not
+ * The thread waits for a connection and for a pipe that says it is to end. The kernel says who
+ * has connected before a word of it is read. A child of a fork has a copy of the socket and not
  * the thread: it closes its copy, so that the name goes when the parent ends.
  */
 #include <errno.h>

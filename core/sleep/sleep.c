@@ -17,9 +17,25 @@
 #include "base/text.h"
 #include "core/memory/blocks.h"
 #include "core/sleep/sleep_group.h"
+#include "reveille/record.h"
 
 #define RETRY_NS 2000000u
 #define ROOM_SPARE_BYTES (UINT64_C(64) << 20) /* beyond what the process was seen to give back */
+
+/* ---- Recordings ---- */
+
+/* The verb frames what is recorded of its pauses and resumes. */
+static void record(const rvli_sleepers *all, rvl_event_kind kind, bool skips)
+{
+    rvl_error before = *rvli_error_get();
+    for (size_t i = 0; i < all->count; i++)
+        for (uint32_t number = 0; number < all->contexts[i]->process_count; number++) {
+            const rvl_mark mark = {
+                .struct_size = sizeof mark, .kind = kind, .process = number, .skip_content = skips};
+            (void)rvl_record_mark(all->contexts[i], &mark);
+        }
+    rvli_error_set(&before);
+}
 
 /* ---- Waiting ---- */
 
@@ -273,10 +289,12 @@ static rvl_status take_off(rvli_sleepers *all, deadline until)
 static rvl_status undo_pause(rvli_sleepers *all)
 {
     rvl_error cause = *rvli_error_get();
-    if (resume_all(all, RVLI_SLEEP_TIMEOUT_NS) == RVL_OK)
+    bool resumed = resume_all(all, RVLI_SLEEP_TIMEOUT_NS) == RVL_OK;
+    if (resumed)
         rvli_error_set(&cause);
     else
         add_to_cause(&cause, "; the process is awake, and its tags stay paused: rvl_resume()");
+    record(all, RVL_EVENT_WAKE, !resumed);
     return cause.status;
 }
 
@@ -288,10 +306,14 @@ static rvl_status sleep_marked(rvli_sleepers *all, const rvl_sleep_options *opti
         status = wait_for_calls(all, until);
     if (status == RVL_OK)
         status = rvli_sleepers_check(all, options->flags);
-    if (status == RVL_OK)
-        status = pause_all(all, options->flags);
     if (status != RVL_OK)
         return status;
+    record(all, RVL_EVENT_SLEEP, options->flags & RVL_SLEEP_DISCARD);
+    status = pause_all(all, options->flags);
+    if (status != RVL_OK) {
+        record(all, RVL_EVENT_WAKE, false); /* nothing of it has moved */
+        return status;
+    }
     status = take_off(all, deadline_in(options->timeout_ns));
     return status == RVL_OK || rvli_sleepers_state(all) == RVLI_SLEEP_LOST ? status
                                                                            : undo_pause(all);
@@ -442,8 +464,10 @@ static rvl_status sleep_again(rvli_sleepers *all)
         return cause.status;
     }
     add_to_cause(&cause, "; the process is awake, and its tags stay paused: rvl_resume()");
-    if (rvli_sleepers_state(all) != RVLI_SLEEP_LOST)
+    if (rvli_sleepers_state(all) != RVLI_SLEEP_LOST) {
+        record(all, RVL_EVENT_WAKE, true);
         be_awake(all);
+    }
     return cause.status;
 }
 
@@ -454,10 +478,14 @@ static rvl_status wake_marked(rvli_sleepers *all, const rvl_wake_up_options *opt
     rvl_status status = wait_for_room(all, with_tags, options->timeout_ns);
     if (status == RVL_OK)
         status = bring_back(all);
-    if (status != RVL_OK || !with_tags)
+    if (status == RVL_OK && with_tags)
+        status = resume_all(all, options->timeout_ns > 0 ? left_ns(until) : 0);
+    else if (status != RVL_OK)
         return status;
-    status = resume_all(all, options->timeout_ns > 0 ? left_ns(until) : 0);
-    return status == RVL_OK ? RVL_OK : sleep_again(all);
+    if (status != RVL_OK)
+        return sleep_again(all);
+    record(all, RVL_EVENT_WAKE, !with_tags);
+    return RVL_OK;
 }
 
 rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *user_options)

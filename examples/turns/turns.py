@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Two engines on one card take turns, and a scheduler says whose turn it is.
+"""Two engines on one card take turns, and a scheduler hands the card on.
 
     python turns.py                                 on a card with a driver of CUDA 12.8 or newer
     reveille run --device h100-80g -- python turns.py --small

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define RVL_TRACE_MAJOR 1
-#define RVL_TRACE_MINOR 2
+#define RVL_TRACE_MINOR 3
 
 /* X(NAME, keyword): the kinds of event. */
 #define RVL_EVENT_MAP(X)                                                                           \
@@ -36,7 +36,10 @@ extern "C" {
                          free_bytes, tag, flags (RVL_REFUSE_*), name (where; may be NULL); 1.2 */  \
     X(ENDED, "ended") /* process, thread, exit_status or (RVL_ENDED_BY_SIGNAL) signal: how the     \
                          command ended; bytes: how many of its processes the trace misses; name:   \
-                         who waited for what never came (may be NULL); 1.2 */
+                         who waited for what never came (may be NULL); 1.2 */                      \
+    X(SLEEP,                                                                                       \
+      "sleep")      /* process, thread, skip_content (discard): it holds nothing from now; 1.3 */  \
+    X(WAKE, "wake") /* process, thread, skip_content (paused: its tags stay so); 1.3 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -76,7 +79,7 @@ typedef struct rvl_trace_event {
     uint32_t tag_index; /* dense, from 0; one number per distinct tag name */
     uint32_t flags;     /* RVL_ALLOC_*; RVL_REFUSE_*; RVL_ENDED_* */
     rvl_backup backup;
-    bool skip_content; /* pause: discard; resume: no_restore */
+    bool skip_content; /* pause, sleep: discard; resume: no_restore; wake: paused */
     uint8_t reserved[3];
     const char *process;
     const char *tag;        /* NULL: untagged */
@@ -115,7 +118,8 @@ typedef struct rvl_trace_header {
     size_t device_count; /* at least 1 */
     size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
-    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all kinds */
+    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all but
+                            RVL_EVENT_SLEEP and RVL_EVENT_WAKE, 3 these, too */
     uint32_t flags;      /* RVL_TRACE_RECORDS_REFUSALS */
 } rvl_trace_header;
 

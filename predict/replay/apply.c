@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "predict/replay/replay_internal.h"
+#include "predict/replay/asleep.h"
 
 /* Words of a line, as RVLI_FIELD_ID. */
+#define FIRST_SAMPLE "first_sample" /* what a device has in use that no event explains */
+
 #define FIELD_PROCESS 3u
 #define FIELD_ID RVLI_FIELD_ID
 #define FIELD_TAG 5u
@@ -333,8 +335,8 @@ static rvl_status apply_pause(rvl_replay *replay, const rvl_trace_event *event)
     return rvli_replay_note_tags(replay, event, &tag, 1);
 }
 
-static rvl_status resume(rvl_replay *replay, const rvl_trace_event *event, const rvl_tag *tags,
-                         size_t count, bool no_restore)
+rvl_status rvli_replay_resume(rvl_replay *replay, const rvl_trace_event *event, const rvl_tag *tags,
+                              size_t count, bool no_restore)
 {
     if (count == 0)
         return RVL_OK;
@@ -373,7 +375,7 @@ static rvl_status wake_step(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = RVL_OK;
     for (int no_restore = 0; no_restore <= 1 && status == RVL_OK; no_restore++) {
         size_t picked = pick_tags(replay, pairs, count, no_restore != 0, tags);
-        status = resume(replay, event, tags, picked, no_restore != 0);
+        status = rvli_replay_resume(replay, event, tags, picked, no_restore != 0);
     }
     free(tags);
     replay->woken = true;
@@ -387,7 +389,8 @@ static rvl_status apply_resume(rvl_replay *replay, const rvl_trace_event *event)
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER && !replay->woken)
         return wake_step(replay, event);
     /* Later ones change nothing, unless the tag was paused again or allocated meanwhile. */
-    return status == RVL_OK ? resume(replay, event, &tag, 1, event->skip_content) : status;
+    return status == RVL_OK ? rvli_replay_resume(replay, event, &tag, 1, event->skip_content)
+                            : status;
 }
 
 /* ---- Marks, external bytes, samples ---- */
@@ -424,8 +427,8 @@ static rvl_status apply_step(rvl_replay *replay, const rvl_trace_event *event)
     return RVL_OK;
 }
 
-static rvl_status set_external(rvl_replay *replay, const rvl_trace_event *event, int device,
-                               const char *cause, uint64_t bytes)
+rvl_status rvli_replay_set_external(rvl_replay *replay, const rvl_trace_event *event, int device,
+                                    const char *cause, uint64_t bytes)
 {
     rvl_status status = rvl_external_set(replay->context, device, cause, bytes);
     if (status != RVL_OK)
@@ -456,21 +459,25 @@ static rvl_status note_pinned(rvl_replay *replay, const rvl_trace_event *event)
         uint64_t records = stats.host_peak_bytes / gib * use->per_pinned_gib_bytes +
                            stats.host_peak_bytes % gib * use->per_pinned_gib_bytes / gib;
         records -= records % device->granularity_bytes;
-        status = set_external(replay, event, i, RVL_REPLAY_PINNED_CAUSE,
-                              use->first_backup_bytes + records);
+        status = rvli_replay_set_external(replay, event, i, RVL_REPLAY_PINNED_CAUSE,
+                                          use->first_backup_bytes + records);
         if (status != RVL_OK)
             return status;
     }
     return RVL_OK;
 }
 
-static rvl_status apply_external(rvl_replay *replay, const rvl_trace_event *event)
+static rvl_status apply_external(rvl_replay *replay, const rvl_trace_event *event,
+                                 rvli_replay_process *process)
 {
     int device;
     rvl_status status = device_of(replay, event, event->device, FIELD_DEVICE, &device);
-    if (status != RVL_OK)
+    if (status == RVL_OK)
+        status =
+            rvli_replay_sleeper_holds(replay, event, process, device, event->name, event->bytes);
+    if (status != RVL_OK || rvli_replay_sleeps(process))
         return status;
-    return set_external(replay, event, device, event->name, event->bytes);
+    return rvli_replay_set_external(replay, event, device, event->name, event->bytes);
 }
 
 static uint64_t magnitude(int64_t difference)
@@ -487,7 +494,8 @@ static int64_t difference_of(uint64_t predicted, uint64_t sampled)
 }
 
 /* The first sample of a device says what the trace does not explain; later ones judge. */
-static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
+static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event,
+                               rvli_replay_process *process)
 {
     int device;
     rvl_device_stats stats = {.struct_size = sizeof stats};
@@ -503,7 +511,11 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
         state->sampled = true;
         uint64_t used = stats.used_bytes;
         uint64_t unexplained = event->bytes > used ? event->bytes - used : 0;
-        return set_external(replay, event, device, "first_sample", unexplained);
+        status =
+            rvli_replay_sleeper_holds(replay, event, process, device, FIRST_SAMPLE, unexplained);
+        return status == RVL_OK
+                   ? rvli_replay_set_external(replay, event, device, FIRST_SAMPLE, unexplained)
+                   : status;
     }
     int64_t difference = difference_of(stats.used_bytes, event->bytes);
     if (magnitude(difference) > magnitude(state->worst_difference_bytes))
@@ -520,6 +532,13 @@ static bool moves_memory(rvl_event_kind kind)
            kind != RVL_EVENT_REFUSE && kind != RVL_EVENT_ENDED;
 }
 
+static rvl_status refuse_asleep(rvl_replay *replay, const rvl_trace_event *event)
+{
+    return rvli_replay_refuse(replay, event, FIELD_PROCESS, RVL_ERR_CORRUPT_TRACE,
+                              "process %s sleeps: it allocates nothing before its wake",
+                              event->process);
+}
+
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
 {
     rvli_replay_process *process;
@@ -528,29 +547,35 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
         return status;
     rvli_outcome_note(replay, &process->refusals, event);
     replay->moved = replay->moved || moves_memory(event->kind);
+    bool sleeps = rvli_replay_sleeps(process);
     switch (event->kind) {
     case RVL_EVENT_ALLOC:
-        return apply_alloc(replay, event, process);
+        return sleeps ? refuse_asleep(replay, event) : apply_alloc(replay, event, process);
     case RVL_EVENT_FREE:
         return apply_free(replay, event, process);
     case RVL_EVENT_PAUSE:
-        status = apply_pause(replay, event);
+        status = sleeps ? RVL_OK : apply_pause(replay, event);
         return status == RVL_OK ? note_pinned(replay, event) : status;
     case RVL_EVENT_RESUME:
-        return apply_resume(replay, event);
+        return sleeps ? RVL_OK : apply_resume(replay, event);
     case RVL_EVENT_STAGE:
         return apply_stage(replay, event);
     case RVL_EVENT_STEP:
         return apply_step(replay, event);
     case RVL_EVENT_EXTERNAL:
-        return apply_external(replay, event);
+        return apply_external(replay, event, process);
     case RVL_EVENT_SAMPLE:
-        return apply_sample(replay, event);
+        return apply_sample(replay, event, process);
     case RVL_EVENT_PART:
         return apply_part(replay, event, process);
     case RVL_EVENT_ENTER:
     case RVL_EVENT_LEAVE:
         return apply_range(replay, event);
+    case RVL_EVENT_SLEEP:
+        status = rvli_replay_sleep(replay, event, process);
+        return status == RVL_OK ? note_pinned(replay, event) : status;
+    case RVL_EVENT_WAKE:
+        return rvli_replay_wake(replay, event, process);
     case RVL_EVENT_REFUSE:
     case RVL_EVENT_ENDED:
     case RVL_EVENT_KIND_COUNT:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "predict/replay/asleep.h"
 #include "predict/replay/replay_internal.h"
 
 /* How many events pass between two calls of the caller's progress function. */
@@ -283,6 +284,7 @@ static void forget_run(rvl_replay *replay)
     for (uint32_t i = 0; i < replay->process_capacity; i++) {
         rvli_intmap_destroy(&replay->processes[i].addrs);
         rvli_replay_parts_destroy(&replay->processes[i]);
+        rvli_replay_sleeper_destroy(&replay->processes[i]);
         rvli_replay_stages_forget_process(&replay->processes[i].stages);
     }
     replay->options = (rvl_replay_options){0};

@@ -48,6 +48,9 @@ typedef struct rvli_replay_together {
 /* An allocation with parts: parts.c. */
 typedef struct rvli_replay_parted rvli_replay_parted;
 
+/* What a process gives up when it sleeps: asleep.c. */
+typedef struct rvli_replay_sleeper rvli_replay_sleeper;
+
 typedef struct rvli_replay_process {
     const char *name; /* NULL: it has had no event yet */
     rvl_process number;
@@ -56,6 +59,7 @@ typedef struct rvli_replay_process {
     uint64_t last_id;  /* the highest so far, with any_id */
     rvli_intmap addrs; /* of what is live, by id */
     rvli_replay_parted *parted;
+    rvli_replay_sleeper *sleeper; /* NULL: it has held nothing beyond its allocations */
     rvli_stages_of_process stages;
     rvli_refusal_open refusals;
 } rvli_replay_process;

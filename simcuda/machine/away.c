@@ -4,8 +4,10 @@
  * in the machine's context, without content, since nobody's content is there; what the driver and
  * NCCL hold for them goes and comes back.
  *
- * A process may be several clients: each simulated library has its own connection. They go together.
+ * A process may be several clients: each simulated library has its own connection. They go
+ * together.
  */
+#include "reveille/record.h"
 #include "reveille/transition.h"
 #include "simcuda/machine/internal.h"
 
@@ -48,12 +50,30 @@ static rvl_status come_back_alone(rvli_machine *machine, rvli_client *client)
     return status;
 }
 
+/* The verb frames the lines about its memory: ahead of them, or behind. */
+static void mark(rvli_machine *machine, const rvli_client *client, rvl_event_kind kind)
+{
+    const rvl_mark asleep = {
+        .struct_size = sizeof asleep, .kind = kind, .process = client->process};
+    (void)rvl_record_mark(machine->context, &asleep);
+}
+
+static rvl_status move_one(rvli_machine *machine, rvli_client *client, bool away)
+{
+    if (away)
+        mark(machine, client, RVL_EVENT_SLEEP);
+    rvl_status status = away ? leave_alone(machine, client) : come_back_alone(machine, client);
+    if (!client->away)
+        mark(machine, client, RVL_EVENT_WAKE);
+    return status;
+}
+
 static rvl_status move(rvli_machine *machine, pid_t pid, bool away)
 {
     rvl_status status = RVL_OK;
     for (rvli_client *each = machine->clients; each != NULL && status == RVL_OK; each = each->next)
         if (each->pid == pid && each->greeted && each->away != away)
-            status = away ? leave_alone(machine, each) : come_back_alone(machine, each);
+            status = move_one(machine, each, away);
     return status;
 }
 

@@ -4,10 +4,14 @@
  * that fails leaves it awake or asleep as it was, and that a forecast says what it then takes.
  */
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/text.h"
+#include "reveille/record.h"
 #include "reveille/sleep.h"
 #include "tests/support/support.h"
 #include "core/tables.h"
@@ -267,6 +271,54 @@ static void a_wake_may_end_awake_and_paused(void **state)
     close_scene(&s);
 }
 
+/* The words of a trace's lines, without those of the header, times and threads. */
+static void read_words(const char *path, char *words, size_t size)
+{
+    char line[256], kind[16], process[16], rest[200];
+    FILE *file = fopen(path, "r");
+    rvli_text text = rvli_text_begin(words, size);
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        rest[0] = '\0';
+        if (sscanf(line, "%15s %*u %15s %*u%199[^\n]", kind, process, rest) < 2 ||
+            strcmp(kind, "alloc") == 0 || strcmp(kind, "device") == 0 || strchr(kind, '-') != NULL)
+            continue;
+        rvli_text_add(&text, kind);
+        rvli_text_add(&text, rest);
+        rvli_text_add(&text, "; ");
+    }
+    fclose(file);
+}
+
+/* The verb frames its pauses and resumes, also where they are taken back. */
+static void a_recording_has_the_verb(void **state)
+{
+    (void)state;
+    scene s;
+    char path[] = "/tmp/reveille-test-XXXXXX", words[512];
+    const rvl_sleep_options discard = {.struct_size = sizeof discard, .flags = RVL_SLEEP_DISCARD};
+    const rvl_wake_up_options paused = {.struct_size = sizeof paused, .flags = RVL_WAKE_UP_PAUSED};
+    open_scene(&s);
+    rvl_tag weights = support_tag(s.context, "weights"), cache = support_tag(s.context, "cache");
+    close(mkstemp(path));
+    assert_int_equal(rvl_record_start(s.context, path), RVL_OK);
+    assert_int_equal(rvl_pause(s.context, &cache, 1, NULL), RVL_OK);
+    fault_set(s.fault, &(fault_plan){.op_mask = OP(process_checkpoint), .countdown = 1});
+    assert_int_not_equal(rvl_sleep(s.context, NULL), RVL_OK);
+    fault_set(s.fault, &(fault_plan){.op_mask = OP(copy_to_host), .countdown = 1});
+    assert_int_not_equal(rvl_sleep(s.context, NULL), RVL_OK);
+    assert_int_equal(rvl_sleep(s.context, &discard), RVL_OK);
+    assert_int_equal(rvl_wake_up(s.context, &paused), RVL_OK);
+    assert_int_equal(rvl_resume(s.context, &weights, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_record_stop(s.context), RVL_OK);
+    read_words(path, words, sizeof words);
+    assert_string_equal(words, "pause cache; sleep; pause weights; resume weights; wake; "
+                               "sleep; wake; sleep discard; pause weights discard; wake paused; "
+                               "resume weights; ");
+    unlink(path);
+    close_scene(&s);
+}
+
 static void what_cannot_be_restored_is_lost_by_name(void **state)
 {
     (void)state;
@@ -466,6 +518,7 @@ int main(void)
         cmocka_unit_test(a_sleep_that_fails_leaves_it_awake),
         cmocka_unit_test(a_wake_that_fails_leaves_it_asleep),
         cmocka_unit_test(a_wake_may_end_awake_and_paused),
+        cmocka_unit_test(a_recording_has_the_verb),
         cmocka_unit_test(what_cannot_be_restored_is_lost_by_name),
         cmocka_unit_test(a_wake_makes_sure_of_its_room),
         cmocka_unit_test(a_wake_that_waits_is_in_nobodys_way),

@@ -13,6 +13,8 @@
 
 #include <jansson.h>
 
+#include "base/cost.h"
+#include "base/process_cost.h"
 #include "reveille/replay.h"
 
 #define HEAD                                                                                       \
@@ -570,6 +572,108 @@ static void test_wrong_parts(void **state)
 
 /* ---- Budgets ---- */
 
+/* ---- Processes that sleep ---- */
+
+#define HEAD_OF_SLEEP                                                                              \
+    "reveille-trace 1.3\n"                                                                         \
+    "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
+    "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"                     \
+    "process engine pid=1\nprocess trainer pid=2\n"                                                \
+    "stage 0 engine 1 serve\n"                                                                     \
+    "external 1 engine 1 0 " M100 " context\n"                                                     \
+    "alloc 2 engine 1 1 0 " M400 " weights backup=host\n"                                          \
+    "alloc 3 engine 1 2 0 " M100 " cache\n"
+
+static const uint64_t mib = 1048576;
+
+/* Nothing of it is left on the device; content and context are in host memory. */
+static void test_sleep(void **state)
+{
+    (void)state;
+    rvl_replay *replay = run_well(HEAD_OF_SLEEP "stage 4 engine 1 train\n"
+                                                "sleep 5 engine 1\n"
+                                                "sleep 5 engine 2\n" /* of another recorder */
+                                                "pause 5 engine 1 weights\n"
+                                                "external 5 engine 1 0 0 context\n"
+                                                "stage 6 engine 1 asleep\n"
+                                                "alloc 7 trainer 1 1 0 1048576000 model\n"
+                                                "free 8 trainer 1 1\n"
+                                                "external 8 engine 1 0 " M100 " context\n"
+                                                "resume 8 engine 1 weights\n"
+                                                "wake 9 engine 1\n"
+                                                "wake 9 engine 2\n"
+                                                "stage 10 engine 1 again\n"
+                                                "free 11 engine 1 1\nend 18\n",
+                                  (rvl_replay_options){0});
+    check_stage(replay, 0, "serve", 600 * mib, 600 * mib);
+    check_stage(replay, 1, "train", 600 * mib, 0);
+    check_stage(replay, 2, "asleep", 1000 * mib, 600 * mib);
+    check_stage(replay, 3, "again", 600 * mib, 200 * mib);
+    assert_true(device_of(replay, 0).fits);
+    assert_int_equal(stage_of(replay, 0, 2).host_bytes, 500 * mib);
+    assert_int_equal(stage_of(replay, 0, 3).host_bytes, 0);
+    rvl_replay_close(replay);
+}
+
+/* Where a wake leaves tags paused, later lines resume them; discarded content takes no host memory.
+ */
+static void test_wake_with_tags_paused(void **state)
+{
+    (void)state;
+    rvl_replay *replay = run_well(HEAD_OF_SLEEP "sleep 4 engine 1 discard\n"
+                                                "stage 5 engine 1 asleep\n"
+                                                "wake 6 engine 1 paused\n"
+                                                "stage 7 engine 1 context\n"
+                                                "resume 8 engine 1 weights no_restore\n"
+                                                "stage 9 engine 1 weights\n"
+                                                "free 10 engine 1 2\nend 11\n",
+                                  (rvl_replay_options){0});
+    check_stage(replay, 1, "asleep", 100 * mib, 100 * mib);
+    check_stage(replay, 2, "context", 500 * mib, 500 * mib);
+    assert_int_equal(stage_of(replay, 0, 1).host_bytes, 100 * mib);
+    check_stage(replay, 3, "weights", 500 * mib, 500 * mib);
+    rvl_replay_close(replay);
+}
+
+static uint64_t duration_ns(const char *text, uint32_t stage)
+{
+    rvl_replay *replay = run_well(text, (rvl_replay_options){0});
+    uint64_t duration = stage_of(replay, 0, stage).transition_ns;
+    rvl_replay_close(replay);
+    return duration;
+}
+
+/* What the driver takes for the process, as forecasts have it, beside the time of the pause. */
+static void test_the_price_of_sleep(void **state)
+{
+    (void)state;
+    uint64_t pause_ns = duration_ns(HEAD_OF_SLEEP "free 4 engine 1 2\nstage 4 engine 1 off\n"
+                                                  "pause 5 engine 1 weights\nend 7\n",
+                                    1);
+    uint64_t sleep_ns = duration_ns(HEAD_OF_SLEEP "free 4 engine 1 2\nstage 4 engine 1 off\n"
+                                                  "sleep 5 engine 1\nend 7\n",
+                                    1);
+    uint64_t wake_ns = duration_ns(HEAD_OF_SLEEP "sleep 4 engine 1\nstage 5 engine 1 on\n"
+                                                 "wake 6 engine 1 paused\nend 7\n",
+                                   1);
+    assert_int_equal(sleep_ns - pause_ns, rvli_cost_ns(RVLI_PROCESS_LOCK, 0) +
+                                              rvli_cost_ns(RVLI_PROCESS_CHECKPOINT, 100 * mib));
+    assert_int_equal(wake_ns, rvli_cost_ns(RVLI_PROCESS_RESTORE, 100 * mib) +
+                                  rvli_cost_ns(RVLI_PROCESS_UNLOCK, 0));
+}
+
+static void test_wrong_sleep(void **state)
+{
+    (void)state;
+    check_refused(HEAD_OF_SLEEP "sleep 4 engine 1\nalloc 5 engine 1 3 0 " M2 " x\nend 6\n",
+                  RVL_ERR_CORRUPT_TRACE, 11, 9, "process engine sleeps: it allocates nothing");
+    rvl_replay *replay = run_well(HEAD_OF_SLEEP "wake 4 engine 1\nfree 5 engine 1 2\n"
+                                                "sleep 6 engine 1\nfree 7 engine 1 1\nend 8\n",
+                                  (rvl_replay_options){0}); /* it ends asleep */
+    check_stage(replay, 0, "serve", 600 * mib, 0);
+    rvl_replay_close(replay);
+}
+
 static void test_budgets(void **state)
 {
     (void)state;
@@ -936,6 +1040,10 @@ int main(void)
         cmocka_unit_test(test_together_of_a_bad_trace),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_wrong_parts),
+        cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_wake_with_tags_paused),
+        cmocka_unit_test(test_the_price_of_sleep),
+        cmocka_unit_test(test_wrong_sleep),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_budget_for_an_unknown_stage),
         cmocka_unit_test(test_samples),

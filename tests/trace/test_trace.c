@@ -211,6 +211,10 @@ static const rvl_trace_event golden_events[] = {
      .flags = RVL_ENDED_BY_SIGNAL, NO_TAG},
     {RVL_EVENT_ENDED, .time_ns = 3, TRAINER, .name = "rank 0 of 2 waits", NO_TAG},
     {RVL_EVENT_ENDED, .time_ns = 4, TRAINER, .bytes = INT64_MAX, .name = "-", NO_TAG},
+    {RVL_EVENT_SLEEP, .time_ns = 1, TRAINER, NO_TAG},
+    {RVL_EVENT_SLEEP, .time_ns = 2, DASH, .thread = 3, .skip_content = true, NO_TAG},
+    {RVL_EVENT_WAKE, .time_ns = 1, TRAINER, NO_TAG},
+    {RVL_EVENT_WAKE, .time_ns = 2, DASH, .thread = 3, .skip_content = true, NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -272,7 +276,7 @@ static rvl_trace_writer *open_writer(const char *path)
 /* The first version that has a kind. */
 static uint32_t minor_of(size_t kind)
 {
-    return kind < RVL_EVENT_PART ? 0 : kind == RVL_EVENT_PART ? 1 : 2;
+    return kind < RVL_EVENT_PART ? 0 : kind == RVL_EVENT_PART ? 1 : kind < RVL_EVENT_SLEEP ? 2 : 3;
 }
 
 static void writes_each_kind_as_golden(void **state)
@@ -691,13 +695,35 @@ static void parts_are_of_their_version(void **state)
     assert_int_equal(rvl_trace_writer_add_event(writer, &part, sizeof part), RVL_OK);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     rvl_trace_header header = golden_header;
-    header.minor = 3;
+    header.minor = RVL_TRACE_MINOR + 1;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     header.minor = 1;
     header.flags = RVL_TRACE_RECORDS_REFUSALS; /* which version 1.1 cannot say */
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     header.flags = 2;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    unlink(path);
+}
+
+/* Sleep came with 1.3. */
+static void sleep_is_of_its_version(void **state)
+{
+    (void)state;
+#define SLEEPS "reveille-trace 1.3\n" CLOCK DEVICES "process p pid=1\n"
+    static const rvl_trace_event sleep = {RVL_EVENT_SLEEP, .time_ns = 1, .process = "trainer"};
+    char path[PATH_BYTES];
+    check_error(read_text(REFUSALS "sleep 1 p 0\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 1,
+                "not a kind of line");
+    check_error(read_text(REFUSALS "wake 1 p 0\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 1,
+                "not a kind of line");
+    check_error(read_text(SLEEPS "sleep 1 p 0 paused\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 12,
+                "should end here");
+    check_error(read_text(SLEEPS "wake 1 p 0 pausedly\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 11,
+                "should end here");
+    new_path(path, "");
+    rvl_trace_writer *writer = open_writer_of(path, 2);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &sleep, sizeof sleep), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     unlink(path);
 }
 
@@ -1328,6 +1354,7 @@ int main(void)
         cmocka_unit_test(limits_names_and_processes),
         cmocka_unit_test(parts_are_of_their_version),
         cmocka_unit_test(ranges_are_of_their_version),
+        cmocka_unit_test(sleep_is_of_its_version),
         cmocka_unit_test(refusals_and_ends),
         cmocka_unit_test(refusals_that_cannot_be_written),
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
