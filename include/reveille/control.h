@@ -61,7 +61,8 @@ RVL_API rvl_status rvl_control_close(void);
 
 typedef struct rvl_control_answer {
     size_t struct_size;
-    bool changed;     /* false: the process slept, or was awake, already */
+    bool changed; /* false: the process slept, or was awake, already */
+    uint8_t reserved[7];
     uint64_t time_ns; /* that it took there */
 } rvl_control_answer;
 
