@@ -543,6 +543,7 @@ class Verdict(Sized):
         ("free_bytes", c_uint64),
         ("exit_status", c_uint32),
         ("stage_number", c_uint32),
+        ("waits", c_char_p),
         ("ended", c_bool),
         ("by_signal", c_bool),
         ("reserved", c_uint8 * 6),
