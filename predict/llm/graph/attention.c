@@ -20,7 +20,7 @@ static bool is_math(const rvli_graph *g)
 
 bool rvli_repeats_heads(const rvli_graph *g)
 {
-    return rvli_sdpa_repeats(g->t);
+    return !is_math(g) && rvli_sdpa_repeats(g->t);
 }
 
 /* ---- Kernels ---- */

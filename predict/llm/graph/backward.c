@@ -140,7 +140,7 @@ static void add(rvli_graph *g, rvli_value **sum, rvli_value *part)
         *sum = part;
         return;
     }
-    bool in_place = before->refs == 1 && before->storage->refs == 1 && !before->is_product;
+    bool in_place = before->refs == 1 && before->storage->refs == 1 && !before->is_view;
     if (!in_place)
         rvli_value_assign(g, sum, rvli_value_make(g, &part->shape));
     rvli_value_release(g, part);

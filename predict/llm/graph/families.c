@@ -69,6 +69,39 @@ static const char ernie[] = {
 static const char hunyuan[] = {
 #include "predict/llm/graph/hunyuan.inc"
     0};
+static const char experts[] = {
+#include "predict/llm/graph/experts.inc"
+    0};
+static const char mixtral[] = {
+#include "predict/llm/graph/mixtral.inc"
+    0};
+static const char qwen2_moe[] = {
+#include "predict/llm/graph/qwen2_moe.inc"
+    0};
+static const char olmoe[] = {
+#include "predict/llm/graph/olmoe.inc"
+    0};
+static const char sigmoid[] = {
+#include "predict/llm/graph/sigmoid.inc"
+    0};
+static const char partial_rotary[] = {
+#include "predict/llm/graph/partial_rotary.inc"
+    0};
+static const char glm4_moe[] = {
+#include "predict/llm/graph/glm4_moe.inc"
+    0};
+static const char minimax[] = {
+#include "predict/llm/graph/minimax.inc"
+    0};
+static const char ernie_moe[] = {
+#include "predict/llm/graph/ernie_moe.inc"
+    0};
+static const char hunyuan_moe[] = {
+#include "predict/llm/graph/hunyuan_moe.inc"
+    0};
+static const char deepseek[] = {
+#include "predict/llm/graph/deepseek.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -113,6 +146,24 @@ static const struct {
     {"nanochat", {nanochat, softcap}},
     {"ernie4_5", {ernie}},
     {"hunyuan_v1_dense", {hunyuan}},
+    {"deepseek", {experts, deepseek}},
+    {"glm4_moe", {partial_rotary, glm4_moe, experts, sigmoid}},
+    {"glm4v_moe", {partial_rotary, glm4_moe, experts, sigmoid}},
+    {"glm4v_moe_text", {partial_rotary, glm4_moe, experts, sigmoid}},
+    {"solar_open", {experts, sigmoid}},
+    {"dots1", {qwen3, experts, sigmoid}},
+    {"exaone_moe", {exaone4, experts, sigmoid}},
+    {"minimax_m2", {olmoe, partial_rotary, experts, minimax}},
+    {"ernie4_5_moe", {ernie, experts, ernie_moe}},
+    {"hunyuan_v1_moe", {hunyuan, experts, hunyuan_moe}},
+    {"mixtral", {experts, mixtral}},
+    {"qwen2_moe", {experts, qwen2_moe}},
+    {"qwen3_moe", {qwen3, experts}},
+    {"qwen3_vl_moe", {qwen3, experts}},
+    {"qwen3_vl_moe_text", {qwen3, experts}},
+    {"mellum", {qwen3, experts}},
+    {"olmoe", {olmoe, experts}},
+    {"flex_olmo", {norms_behind, olmo2, experts}},
 };
 
 size_t rvli_texts_of(const char *type, const char **texts_out)
@@ -155,6 +206,16 @@ static bool drops_embeddings(const rvli_graph *g)
     return (g->t->model->features & RVLI_INPUT_DROPOUT) != 0;
 }
 
+static bool is_sparse(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_SPARSE);
+}
+
+static bool has_shared(const rvli_graph *g)
+{
+    return rvli_has_shared(g->t);
+}
+
 static bool caps_logits(const rvli_graph *g)
 {
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
@@ -169,6 +230,8 @@ static const struct {
     {"use_qk_norm", has_qk_norm},
     {"embeddings_drop_out", drops_embeddings},
     {"final_logit_softcapping", caps_logits},
+    {"is_sparse", is_sparse},
+    {"has_shared_experts", has_shared},
 };
 
 bool (*rvli_condition_find(rvli_word name))(const rvli_graph *g)

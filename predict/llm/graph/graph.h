@@ -37,6 +37,7 @@ typedef struct rvli_shape {
     uint8_t element_bytes;
     bool has_heads;   /* heads come before tokens in its dimensions */
     bool heads_first; /* and in memory */
+    bool is_rows;     /* of two dimensions: a product's gradient is no view then */
     rvl_model_term holder;
 } rvli_shape;
 
@@ -44,9 +45,8 @@ typedef struct rvli_value {
     uint32_t refs;
     uint32_t leaf; /* index of a parameter + 1; 0: it was worked out */
     bool learns;   /* has a gradient */
-    bool
-        is_product; /* a gradient that is a transposed view: autograd does not add to it in place */
-    uint8_t part;   /* of what its node gives, if that is several */
+    bool is_view;  /* a gradient that is one: autograd does not add to it in place */
+    uint8_t part;  /* of what its node gives, if that is several */
     rvli_shape shape;
     rvli_storage *storage; /* NULL: a parameter, or nothing that takes memory */
     rvli_node *node;       /* that made it; NULL: none that has a backward pass */
@@ -210,6 +210,7 @@ rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rv
 rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x);
 extern const rvli_operator rvli_product_operators[];
 extern const rvli_operator rvli_activation_operators[]; /* activations.c */
+extern const rvli_operator rvli_expert_operators[];     /* experts.c */
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 

@@ -62,7 +62,7 @@ static rvli_value *angles_of(rvli_graph *g, rvli_block *made)
         return NULL;
     rvli_shape shape = bytes->shape;
     shape.width = g->t->model->dim[RVLI_DIM_HEAD];
-    bool full = rvli_is_wide(g->t) || rvli_rotates_in_full(g->t);
+    bool full = rvli_is_wide(g->t) || rvli_angles_are_wide(g->t);
     shape.element_bytes = full ? RVLI_FULL : RVLI_HALF;
     shape.elements /= shape.element_bytes;
     rvli_value *angles = rvli_value_view(g, bytes, &shape);

@@ -175,6 +175,8 @@ static void reshape_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
         of_out[0] = rvli_gradient_make(g, node, 0);
     else
         of_out[0] = rvli_value_view(g, gradient, &input->shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = of_out[0]->storage == gradient->storage;
 }
 
 static rvli_value *reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
@@ -195,6 +197,21 @@ static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = shape.elements / g->t->tokens;
+    return reshape(g, x[0], &shape);
+}
+
+/* Tokens of all sequences as rows, and back. */
+static rvli_value *rows(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.is_rows = true;
+    return reshape(g, x[0], &shape);
+}
+
+static rvli_value *unrows(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.is_rows = false;
     return reshape(g, x[0], &shape);
 }
 
@@ -517,6 +534,8 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("q_part", 1, q_part),
     RVLI_OPERATOR("kv_part", 1, kv_part),
     RVLI_SEVERAL("chunk", 1, chunk),
+    RVLI_OPERATOR("rows", 1, rows),
+    RVLI_OPERATOR("unrows", 1, unrows),
     RVLI_OPERATOR("dropout", 1, dropout),
     RVLI_OPERATOR("layer_norm", 2, layer_norm),
     RVLI_OPERATOR("repeat_interleave", 1, repeat_interleave),
@@ -535,8 +554,8 @@ const rvli_operator *rvli_operator_find(const char *name, size_t length)
             return &operators[i];
     }
     const rvli_operator *others[] = {rvli_product_operators, rvli_activation_operators,
-                                     rvli_model_operators};
-    for (int t = 0; t < 3; t++) {
+                                     rvli_expert_operators, rvli_model_operators};
+    for (int t = 0; t < 4; t++) {
         for (size_t i = 0; others[t][i].name != NULL; i++) {
             if (is(others[t][i].name, name, length))
                 return &others[t][i];

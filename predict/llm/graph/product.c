@@ -25,7 +25,7 @@ static rvli_value *of_input(rvli_graph *g, const rvli_node *node)
 {
     rvli_value *product = node->input[0].wanted ? rvli_gradient_make(g, node, 0) : NULL;
     if (product != NULL)
-        product->is_product = true;
+        product->is_view = !node->input[0].shape.is_rows;
     workspace(g, RVLI_WORKSPACE_BACKWARD);
     return product;
 }
@@ -35,7 +35,7 @@ static rvli_value *of_weight(rvli_graph *g, const rvli_node *node)
     rvli_value *product = node->input[1].wanted ? rvli_gradient_make(g, node, 1) : NULL;
     if (product == NULL)
         return NULL;
-    product->is_product = true;
+    product->is_view = true;
     workspace(g, RVLI_WORKSPACE_BACKWARD);
     return product;
 }
@@ -255,7 +255,13 @@ static rvli_value *cast_output(rvli_graph *g, rvli_value *const *x)
                            is_autocast(g) ? x[0]->shape.element_bytes : x[1]->shape.element_bytes);
 }
 
+static rvli_value *linear(rvli_graph *g, rvli_value *const *arguments)
+{
+    return rvli_op_product(g, arguments[0], arguments[1], NULL, arguments[0]->shape.holder);
+}
+
 const rvli_operator rvli_product_operators[] = {
+    RVLI_OPERATOR("linear", 2, linear),
     RVLI_OPERATOR("base_layer", 2, base_layer),
     RVLI_OPERATOR("matmul_4bit", 2, matmul_4bit),
     RVLI_OPERATOR("lora_A", 2, lora_a),

@@ -431,6 +431,23 @@ static bool is_norm(rvli_word name)
     return false;
 }
 
+/* Of parameters that texts call by other names than checkpoints. */
+static rvli_role role_of(const reader *r, rvli_word name)
+{
+    static const struct {
+        const char *name;
+        rvli_role role;
+    } others[] = {{"router", RVLI_ROLE_ROUTER},
+                  {"shared_gate", RVLI_ROLE_SHARED_GATE},
+                  {"shared_up", RVLI_ROLE_SHARED_UP},
+                  {"shared_down", RVLI_ROLE_SHARED_DOWN}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (rvli_word_is(name, others[i].name))
+            return others[i].role;
+    }
+    return rvli_role_named(r->t, name.text, name.length);
+}
+
 static void resolve(reader *r, rvli_expression *e)
 {
     const rvli_function *function = find_function(r->program, e->name);
@@ -448,7 +465,7 @@ static void resolve(reader *r, rvli_expression *e)
             fail(r, "an operator is called with more or fewer arguments than it has");
         return;
     }
-    e->role = rvli_role_named(r->t, e->name.text, e->name.length);
+    e->role = role_of(r, e->name);
     e->kind = is_norm(e->name) ? RVLI_CALL_NORM : RVLI_CALL_LINEAR;
     if (e->role == RVLI_ROLE_OTHER || e->argument_count != 1)
         fail(r, "what is called is not known");
@@ -463,7 +480,7 @@ static void resolve_all(reader *r)
             resolve(r, e);
         if (e->kind != RVLI_WEIGHT)
             continue;
-        e->role = rvli_role_named(r->t, e->name.text, e->name.length);
+        e->role = role_of(r, e->name);
         if (e->role == RVLI_ROLE_OTHER)
             fail(r, "a name has no value");
     }

@@ -52,7 +52,7 @@ rvli_value *rvli_value_view(rvli_graph *g, const rvli_value *of, const rvli_shap
         of->storage->refs++;
     rvli_value *view = take(g, shape, of->storage);
     if (view != NULL)
-        view->is_product = of->is_product;
+        view->is_view = of->is_view;
     return view;
 }
 

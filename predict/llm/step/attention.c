@@ -17,25 +17,7 @@ static uint64_t kv_bytes(const rvli_training *t)
 
 static bool has_norms(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)) != 0;
-}
-
-/* Hunyuan's come behind the rotation. */
-static bool is_normed_behind(const rvli_training *t)
-{
-    return (t->model->features & RVLI_QK_NORM_BEHIND) != 0;
-}
-
-/* GLM 4.5's come when q, k and v are there. */
-static bool is_normed_late(const rvli_training *t)
-{
-    const uint64_t both = RVLI_QK_NORM | RVLI_JOINED_ROTARY;
-    return (t->model->features & both) == both && (t->model->features & RVLI_GATED_Q) == 0;
-}
-
-static bool is_normed_at_once(const rvli_training *t)
-{
-    return !is_normed_behind(t) && !is_normed_late(t);
+    return (t->model->features & RVLI_QK_NORM) != 0;
 }
 
 static bool has_positions(const rvli_training *t, uint32_t number)
@@ -58,31 +40,13 @@ static bool is_gated(const rvli_training *t)
 
 /* ---- Forward ---- */
 
-/* Of all heads at once. */
-static bool has_wide_norms(const rvli_training *t)
-{
-    return (t->model->features & RVLI_WIDE_QK_NORM) != 0;
-}
-
-/* Rows and width of a norm of q or k: of each head, or of all at once. */
-static uint64_t norm_rows(const rvli_training *t, uint64_t heads)
-{
-    return has_wide_norms(t) ? t->tokens : t->tokens * heads;
-}
-
-static uint64_t norm_width(const rvli_training *t, uint64_t heads)
-{
-    uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
-    return has_wide_norms(t) ? heads * head : head;
-}
-
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
                          bool kept)
 {
     if (!has_norms(t))
         return projected;
-    rvli_block output =
-        rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads), kept ? norm : NULL);
+    rvli_block output = rvli_norm_forward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD),
+                                          kept ? norm : NULL);
     rvli_release(t, &projected);
     return output;
 }
@@ -151,18 +115,12 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
     layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
-    if (is_normed_at_once(t))
-        q = normed(t, q, t->model->heads, &layer->q_norm, kept);
+    q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
     if (rvli_is_hybrid(t)) /* times a number */
         k = rvli_next(t, kv_bytes(t), &k);
-    if (is_normed_at_once(t))
-        k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
+    k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
     layer->v = rvli_linear_forward(t, RVLI_ROLE_V);
-    if (is_normed_late(t)) {
-        q = normed(t, q, t->model->heads, &layer->q_norm, kept);
-        k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
-    }
     if (!has_positions(t, number)) {
         layer->q = q;
         layer->k = k;
@@ -172,22 +130,12 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         complex_forward(t, number, q, k, kept);
         return;
     }
-    if (rvli_rotates_in_full(t)) {
-        rvli_full_rotary_forward(t, layer, &q, &k, kept);
-        layer->q = q;
-        layer->k = k;
-        return;
-    }
     rvli_block rotated_q = rotate(t, q_bytes(t));
     rvli_block rotated_k = rotate(t, kv_bytes(t));
     layer->q = join(t, rotated_q, q_bytes(t));
     layer->k = join(t, rotated_k, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
-    if (is_normed_behind(t)) {
-        layer->q = normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
-        layer->k = normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
-    }
 }
 
 /* By the sigmoid of the gate. */
@@ -228,7 +176,7 @@ static void both_forward(rvli_training *t, uint32_t number, bool kept)
     bool shared = rvli_layer_is(t->model, number, RVLI_LAYER_KEYS_AS_VALUES);
     rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
     rvli_block v = shared ? NULL : rvli_linear_forward(t, RVLI_ROLE_V);
-    rvli_block output = rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads),
+    rvli_block output = rvli_norm_forward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD),
                                           kept ? &layer->k_norm : NULL);
     if (shared)
         v = k;
@@ -414,17 +362,6 @@ static void complex_backward(rvli_training *t, uint32_t number, rvli_attention_g
     rvli_complex_backward(t, number, of);
 }
 
-/* The same of norms that come behind the rotation, or behind all projections. */
-static void norms_apart_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
-{
-    rvli_layer *layer = &t->layers[number];
-    uint64_t heads = t->model->heads, kv_heads = t->model->kv_heads;
-    of->k = rvli_norm_backward(t, norm_rows(t, kv_heads), norm_width(t, kv_heads), &layer->k_norm,
-                               &t->units[number], RVLI_ROLE_K_NORM, of->k);
-    of->q = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), &layer->q_norm,
-                               &t->units[number], RVLI_ROLE_Q_NORM, of->q);
-}
-
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
@@ -434,13 +371,7 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         complex_backward(t, number, of);
         return;
     }
-    if (rvli_rotates_in_full(t)) {
-        rvli_full_rotary_backward(t, &t->layers[number], of);
-        return;
-    }
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
-    if (is_normed_behind(t))
-        norms_apart_backward(t, number, of);
     rvli_block none = NULL; /* that of both parts stays */
     rvli_block rotated_k = rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL);
     rvli_block *angles = is_first_with_attention(t, number) ? t->rotary : NULL;
@@ -452,12 +383,6 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         of->k = rotated_k;
         of->q = rotated_q;
     }
-    if (t->model->features & RVLI_WIDE_QK_NORM) { /* which takes all heads at once */
-        of->k = rvli_next(t, kv_bytes(t), &of->k);
-        of->q = rvli_next(t, q_bytes(t), &of->q);
-    }
-    if (is_normed_late(t))
-        norms_apart_backward(t, number, of);
 }
 
 /* q and k: through their norm, and made contiguous. */
@@ -465,11 +390,10 @@ static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t by
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
 {
     rvli_unit *unit = &t->units[number];
-    if (has_norms(t) && is_normed_at_once(t))
-        gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
-                                      role, gradient);
-    bool is_contiguous = has_wide_norms(t) || rvli_has_complex_positions(t);
-    if (!has_positions(t, number) || is_contiguous)
+    if (has_norms(t))
+        gradient = rvli_norm_backward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD), norm,
+                                      unit, role, gradient);
+    if (!has_positions(t, number) || rvli_has_complex_positions(t))
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);
@@ -567,7 +491,7 @@ static rvli_block in_turn_normed_backward(rvli_training *t, uint32_t number, rvl
     uint64_t heads = is_q ? t->model->heads : rvli_kv_heads_here(t);
     rvli_block rotated = rotate_backward(t, is_q ? q_bytes(t) : kv_bytes(t), gradient,
                                          is_q ? last_angles(t, number) : NULL);
-    return rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads),
+    return rvli_norm_backward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD),
                               is_q ? &layer->q_norm : &layer->k_norm, &t->units[number],
                               is_q ? RVLI_ROLE_Q_NORM : RVLI_ROLE_K_NORM, rotated);
 }

@@ -13,14 +13,9 @@ static uint64_t width(const rvli_training *t)
     return t->model->dim[RVLI_DIM_HIDDEN];
 }
 
-static bool has_norms_before(const rvli_training *t)
-{
-    return (t->model->features & RVLI_NORMS_BEHIND) == 0;
-}
-
 static bool has_norms_behind(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
+    return (t->model->features & RVLI_FOUR_NORMS) != 0;
 }
 
 static bool is_one_block(const rvli_training *t)
@@ -132,16 +127,13 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     rvli_layer *layer = &t->layers[number];
     if (is_one_block(t))
         return run_one(t, number, kept, partial);
-    if (has_norms_before(t))
-        layer->attention_input =
-            rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
+    layer->attention_input =
+        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
     if (rvli_is_hybrid(t))
         rvli_hybrid_forward(t, number, layer->attention_input, kept);
     else
         run_mixer(t, number, kept);
-    if (has_norms_before(t))
-        layer->mlp_input =
-            rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
+    layer->mlp_input = rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
     rvli_block given = rvli_mlp_forward(t, number, kept, partial && !has_norms_behind(t));
     given = rvli_beside_forward(t, number, given, kept);
     return behind(t, given, &layer->behind_mlp, kept);
@@ -151,10 +143,6 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
  * a norm keeps that copies nothing. */
 static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
 {
-    if (kept && !has_norms_before(t)) {
-        layer->mlp_input = layer->middle;
-        layer->middle = NULL;
-    }
     if (kept && rvli_norm_keeps_given(t)) {
         layer->before_mlp.input = layer->middle;
         layer->middle = NULL;
@@ -171,7 +159,7 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     t->at = number;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    bool input_kept = recompute || rvli_norm_keeps_given(t) || !has_norms_before(t);
+    bool input_kept = recompute || rvli_norm_keeps_given(t);
     rvli_block given = run(t, number, !recompute, false);
     rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
     rvli_block product = multiplied(t, given);
@@ -202,8 +190,8 @@ static rvli_block mixed_backward(rvli_training *t, uint32_t number)
             behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
         gradient = mix_backward(t, number, gradient);
     }
-    if (gradient == NULL || !has_norms_before(t))
-        return gradient;
+    if (gradient == NULL)
+        return NULL;
     return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
                               RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
@@ -218,9 +206,8 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     of_given = rvli_beside_backward(t, number, of_given);
     rvli_block gradient = rvli_mlp_backward(t, number, of_given);
     rvli_gradient_others(t, unit);
-    if (has_norms_before(t))
-        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
-                                      RVLI_ROLE_NORM_BEFORE_MLP, gradient);
+    gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
+                                  RVLI_ROLE_NORM_BEFORE_MLP, gradient);
     rvli_release(t, &gradient); /* added to that of the residual, in place */
     gradient = mixed_backward(t, number);
     rvli_release(t, &layer->input);

@@ -158,11 +158,11 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_release(t, &added);
 }
 
-/* Of a product autograd works out the gradient of the second factor first: OLMo's and gpt_oss's
+/* Of a product autograd works out the gradient of the second factor first: gpt_oss's
  * norms multiply the weight by what is scaled, Gemma's the other way. */
 static bool is_weight_first(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_SINKS | RVLI_NORMS_BEHIND)) != 0;
+    return (t->model->features & RVLI_SINKS) != 0;
 }
 
 /* The same in fp32: takes the gradient of the output, and answers that of what was scaled. */

@@ -28,7 +28,7 @@ static router_kind kind_of(const rvli_training *t)
         return MIXER;
     if (has(t, RVLI_EXPERT_BIAS | RVLI_NUMBERS))
         return CHOSEN_FIRST;
-    return has(t, RVLI_ROUTER_BIAS) && !has(t, RVLI_SHARED_FIRST) ? SIGMOID : SOFTMAX;
+    return has(t, RVLI_ROUTER_BIAS) ? SIGMOID : SOFTMAX;
 }
 
 static bool is_wide(const rvli_training *t)
@@ -77,10 +77,8 @@ static void softmax_forward(rvli_training *t, rvli_experts *e)
     rvli_block full = rvli_activation(t, is_wide(t) ? 0 : RVLI_FULL * pairs(t));
     e->scores = rvli_activation(t, RVLI_FULL * pairs(t));
     rvli_release(t, &full);
-    rvli_block biased = rvli_activation(t, has(t, RVLI_ROUTER_BIAS) ? RVLI_FULL * pairs(t) : 0);
     rvli_block values = choose(t, e);
     e->weights = rvli_next(t, weights_bytes(t), &values);
-    rvli_release(t, &biased);
 }
 
 /* The sum of the best two of each group, and which groups these choose. */
@@ -165,8 +163,7 @@ void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept)
                                                       [MIXER] = rvli_sparse_mixer_forward};
     uint64_t matrix = (uint64_t)t->model->experts * t->model->dim[RVLI_DIM_HIDDEN];
     e->input = rvli_activation(t, is_wide(t) ? 2 * hidden_bytes(t) : 0);
-    bool converted = is_wide(t) && !rvli_is_wide_router(t, RVLI_ROLE_ROUTER);
-    e->router = rvli_activation(t, converted ? RVLI_FULL * matrix : 0);
+    e->router = rvli_activation(t, is_wide(t) ? RVLI_FULL * matrix : 0);
     rvli_jitter_forward(t, e, kept);
     e->logits = rvli_activation(t, logits_bytes(t));
     forward[kind_of(t)](t, e);
@@ -204,16 +201,12 @@ void rvli_router_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e, rv
     rvli_block of_logits = logits_backward(t, e);
     rvli_block part = NULL;
     if (is_wide(t)) {
-        bool in_place = rvli_is_wide_router(t, RVLI_ROLE_ROUTER);
-        rvli_block of_matrix = rvli_activation(t, in_place ? 0 : RVLI_FULL * matrix);
-        if (in_place)
-            rvli_gradient(t, unit, RVLI_ROLE_ROUTER);
+        rvli_block of_matrix = rvli_activation(t, RVLI_FULL * matrix);
         rvli_block of_full = rvli_activation(t, 2 * hidden_bytes(t));
         rvli_release(t, &e->input);
         rvli_release(t, &e->router);
         rvli_release(t, &of_logits);
-        if (!in_place)
-            rvli_gradient(t, unit, RVLI_ROLE_ROUTER);
+        rvli_gradient(t, unit, RVLI_ROLE_ROUTER);
         rvli_release(t, &of_matrix);
         part = rvli_next(t, hidden_bytes(t), &of_full);
     } else {

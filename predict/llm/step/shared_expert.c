@@ -2,9 +2,9 @@
 /*
  * The expert for all tokens, beside those that each of them chooses.
  *
- * DeepSeek's and most others run behind the chosen ones. Hunyuan's and ERNIE's run before the
- * router, and so come last in the backward pass. Qwen's does, too; what it gave is multiplied by a
- * gate of each token when the others are done.
+ * DeepSeek's and most others run behind the chosen ones. Qwen's runs before the router, and so
+ * comes last in the backward pass; what it gave is multiplied by a gate of each token when the
+ * others are done.
  *
  * Where tokens come as rows, autograd adds the gradients of both products in place. Else they are
  * views, to which it does not add.
@@ -38,14 +38,13 @@ bool rvli_opens_shared(const rvli_training *t)
 
 bool rvli_is_shared_first(const rvli_training *t)
 {
-    return rvli_has_shared(t) && has(t, RVLI_SHARED_FIRST | RVLI_SHARED_GATE);
+    return rvli_has_shared(t) && has(t, RVLI_SHARED_GATE);
 }
 
-/* Qwen's, Llama 4's and ERNIE's. */
+/* Qwen's and Llama 4's. */
 static bool is_flat(const rvli_training *t)
 {
-    bool is_ernie = has(t, RVLI_SHARED_FIRST) && has(t, RVLI_ROUTER_BIAS);
-    return is_ernie || has(t, RVLI_SHARED_GATE | RVLI_ALL_EXPERTS);
+    return has(t, RVLI_SHARED_GATE | RVLI_ALL_EXPERTS);
 }
 
 /* ---- Forward ---- */

@@ -10,6 +10,7 @@
 #include "predict/llm/step/megatron/rank.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define EMBEDDED_UNSORTED_MAX 3072
 #define EMBEDDED_ROWS_OF_THREAD 10
@@ -81,6 +82,12 @@ static uint64_t rotary_width(const rvl_model *model)
     return model->dim[model->features & RVLI_JOINED_ROTARY ? RVLI_DIM_ROTARY : RVLI_DIM_HEAD];
 }
 
+bool rvli_angles_are_wide(const rvli_training *t)
+{
+    static const char family[] = "ernie4_5";
+    return strncmp(t->model->type, family, sizeof family - 1) == 0;
+}
+
 /* In fp32, and then in the type of the layers. */
 static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
@@ -90,7 +97,7 @@ static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
         rvli_complex_make(t);
         return;
     }
-    bool wide = rvli_is_wide(t) || rvli_rotates_in_full(t);
+    bool wide = rvli_is_wide(t) || rvli_angles_are_wide(t);
     uint64_t angles = t->options->seq_len * width;
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);

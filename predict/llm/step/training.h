@@ -358,7 +358,6 @@ typedef struct rvli_layer {
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_block middle;    /* between attention and MLP, while it is needed */
-    rvli_block angles[2]; /* ERNIE: cosines and sines, twice each */
     rvli_block named;     /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
@@ -444,6 +443,8 @@ typedef struct rvli_trained {
 
 /* Cosines and sines of one sequence's positions. */
 void rvli_rotary_make(rvli_training *t, rvli_block *rotary);
+/* ERNIE's: they stay in fp32. */
+bool rvli_angles_are_wide(const rvli_training *t);
 
 /* Runs loading, and steps until one reserves no more than the last. RVL_ERR_HOST_OOM. */
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
@@ -726,13 +727,6 @@ void rvli_complex_make(rvli_training *t);
 /* Takes q and k as they were projected, and leaves them with positions, or as they are without. */
 void rvli_complex_forward(rvli_training *t, uint32_t number, rvli_block *q, rvli_block *k);
 
-/* ---- full_rotary.c: ERNIE's positions ---- */
-
-bool rvli_rotates_in_full(const rvli_training *t);
-/* Takes q and k as they were projected, and leaves them with positions. */
-void rvli_full_rotary_forward(rvli_training *t, rvli_layer *layer, rvli_block *q, rvli_block *k,
-                              bool kept);
-
 /* ---- sparse_mixer.c: the router of Phi's experts ---- */
 
 bool rvli_is_sparse_mixer(const rvli_training *t);
@@ -752,8 +746,7 @@ typedef struct rvli_attention_gradients {
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
-/* full_rotary.c, complex.c: take their gradients with positions. */
-void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, rvli_attention_gradients *of);
+/* complex.c: takes their gradients with positions. */
 void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */

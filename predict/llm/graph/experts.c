@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operators of experts and of what chooses them (transformers' integrations/moe.py,
+ * grouped_mm_experts_forward): sorting, rows by their index, products over all experts.
+ *
+ * Which expert a token chooses changes no size.
+ */
+#include "predict/llm/graph/graph.h"
+
+#define INDEX_BYTES 8
+
+static rvli_shape indices_shape(uint64_t count)
+{
+    return (rvli_shape){.elements = count,
+                        .width = 1,
+                        .element_bytes = INDEX_BYTES,
+                        .holder = RVL_MODEL_ACTIVATIONS};
+}
+
+/* ---- What chooses ---- */
+
+static void softmax_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                             rvli_value **of_out)
+{
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    rvli_work(g, rvli_shape_bytes(&gradient->shape));
+}
+
+static rvli_value *softmax(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, softmax_backward, x, 1);
+    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+    rvli_node_keep(g, node, y);
+    return y;
+}
+
+/* Zeros, and what was chosen. */
+static void topk_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+static uint64_t chosen(const rvli_graph *g)
+{
+    return g->t->tokens * g->t->model->experts_per_token;
+}
+
+/* The best of each row, and where they are. */
+static void topk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+{
+    rvli_shape shape = x[0]->shape;
+    const rvli_shape indices = indices_shape(chosen(g));
+    shape.elements = chosen(g);
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, topk_backward, x, 1);
+    results_out[0] = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    results_out[1] = rvli_value_make(g, &indices);
+    rvli_node_keep(g, node, results_out[1]);
+}
+
+/* The best of each row alone, of what has no gradient. */
+static rvli_value *topk_indices(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_value *both[2] = {NULL, NULL};
+    topk(g, x, both);
+    rvli_value_release(g, both[0]);
+    return both[1];
+}
+
+/* What is at indices of each row. */
+static rvli_value *gather(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_shape shape = arguments[0]->shape;
+    shape.elements = arguments[1]->shape.elements;
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, topk_backward, arguments, 1);
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+/* The best two of each group, and where they are. */
+static void best_of_groups(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+{
+    uint64_t count = 2 * g->t->tokens * g->t->model->dim[RVLI_DIM_EXPERT_GROUPS];
+    const rvli_shape places = indices_shape(count);
+    rvli_shape values = x[0]->shape;
+    values.elements = count;
+    results_out[0] = rvli_value_make(g, &values);
+    results_out[1] = rvli_value_make(g, &places);
+}
+
+static rvli_value *sum_two(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements /= 2;
+    return rvli_value_make(g, &shape);
+}
+
+/* A mask of groups for each expert: of one group it is a view. */
+static rvli_value *of_each_expert(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements = g->t->tokens * g->t->model->experts;
+    bool copied = x[0]->shape.elements > g->t->tokens;
+    return copied ? rvli_value_make(g, &shape) : rvli_value_view(g, x[0], &shape);
+}
+
+static rvli_value *to_bool(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.element_bytes = 1;
+    return rvli_value_make(g, &shape);
+}
+
+static rvli_value *detach(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_value_view(g, x[0], &x[0]->shape);
+}
+
+static void pass_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    (void)g;
+    (void)node;
+    of_out[0] = rvli_value_retain(gradient);
+}
+
+/* Divides by the sum of each row in place, and keeps a copy of what was there. */
+static rvli_value *normalize(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    rvli_value *before = rvli_value_make(g, &x[0]->shape);
+    rvli_node_keep(g, node, before);
+    rvli_value_release(g, before);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
+}
+
+/* ---- Indices ---- */
+
+/* What a sort works in, beside keys and values: both once more. */
+static void sort_works(rvli_graph *g, const rvli_shape *indices)
+{
+    rvli_work(g, 2 * rvli_shape_bytes(indices));
+}
+
+/* Sorted, and where each was. */
+static void sort(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+{
+    results_out[0] = rvli_value_make(g, &x[0]->shape);
+    results_out[1] = rvli_value_make(g, &x[0]->shape);
+    rvli_value *places = rvli_value_make(g, &x[0]->shape);
+    sort_works(g, &x[0]->shape);
+    rvli_value_release(g, places);
+}
+
+/* Something without a gradient, as large. */
+static rvli_value *empty_like(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_value_make(g, &x[0]->shape);
+}
+
+static rvli_value *to_int(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.element_bytes = INDEX_BYTES / 2;
+    return rvli_value_make(g, &shape);
+}
+
+/* Of a permutation, by its own numbers. */
+static rvli_value *inverse(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_value *y = rvli_value_make(g, &x[0]->shape);
+    rvli_value_release(g, rvli_value_make(g, &x[0]->shape));
+    return y;
+}
+
+/* What is put where indices say is added in their order, so they are sorted first. */
+static void rows_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    const rvli_shape indices = indices_shape(node->number);
+    rvli_value *passing[4];
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    for (int i = 0; i < 4; i++) /* linear, sorted, places, a range */
+        passing[i] = rvli_value_make(g, &indices);
+    sort_works(g, &indices);
+    for (int i = 0; i < 4; i++)
+        rvli_value_release(g, passing[i]);
+}
+
+/* x[index]: of rows as wide as x has them. */
+static rvli_value *rows_at(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_shape shape = arguments[0]->shape;
+    shape.elements = arguments[1]->shape.elements * shape.width;
+    rvli_node *node = rvli_node_make(g, rows_backward, arguments, 1);
+    if (node != NULL)
+        node->number = arguments[1]->shape.elements;
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+static void copy_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+/* Clears rows of experts that are elsewhere: in a copy, or in place. */
+static rvli_value *masked_fill(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+}
+
+static rvli_value *masked_fill_in_place(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
+}
+
+/* ---- Products over all experts ---- */
+
+static void grouped_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                             rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[1] = rvli_gradient_make(g, node, 1);
+    if (!g->stopped)
+        rvli_workspace(g->t, RVLI_WORKSPACE_BACKWARD);
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+static rvli_value *grouped(rvli_graph *g, rvli_role role, rvli_value *x)
+{
+    rvli_value *weight = rvli_value_parameter(g, role);
+    if (weight == NULL)
+        return NULL;
+    rvli_value *const inputs[] = {x, weight};
+    rvli_shape shape = x->shape;
+    shape.width = weight->shape.elements / g->t->model->experts / x->shape.width;
+    shape.elements = x->shape.elements / x->shape.width * shape.width;
+    rvli_node *node = rvli_node_make(g, grouped_backward, inputs, 2);
+    rvli_node_keep(g, node, x);
+    rvli_node_keep(g, node, weight);
+    rvli_value_release(g, weight);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+static rvli_value *grouped_up(rvli_graph *g, rvli_value *const *x)
+{
+    return grouped(g, RVLI_ROLE_GATE, x[0]);
+}
+
+static rvli_value *grouped_down(rvli_graph *g, rvli_value *const *x)
+{
+    return grouped(g, RVLI_ROLE_DOWN, x[0]);
+}
+
+/* Of what the chosen experts of each token gave. */
+static rvli_value *sum_chosen(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements = g->t->tokens * shape.width;
+    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+const rvli_operator rvli_expert_operators[] = {
+    RVLI_OPERATOR("softmax", 1, softmax),
+    RVLI_SEVERAL("topk", 1, topk),
+    RVLI_OPERATOR("topk_indices", 1, topk_indices),
+    RVLI_OPERATOR("gather", 2, gather),
+    RVLI_SEVERAL("best_of_groups", 1, best_of_groups),
+    RVLI_OPERATOR("sum_two", 1, sum_two),
+    RVLI_OPERATOR("of_each_expert", 1, of_each_expert),
+    RVLI_OPERATOR("bool", 1, to_bool),
+    RVLI_OPERATOR("detach", 1, detach),
+    RVLI_OPERATOR("normalize_", 1, normalize),
+    RVLI_SEVERAL("sort", 1, sort),
+    RVLI_OPERATOR("empty_like", 1, empty_like),
+    RVLI_OPERATOR("int", 1, to_int),
+    RVLI_OPERATOR("inverse", 1, inverse),
+    RVLI_OPERATOR("rows_at", 2, rows_at),
+    RVLI_OPERATOR("masked_fill", 1, masked_fill),
+    RVLI_OPERATOR("masked_fill_", 1, masked_fill_in_place),
+    RVLI_OPERATOR("grouped_up", 1, grouped_up),
+    RVLI_OPERATOR("grouped_down", 1, grouped_down),
+    RVLI_OPERATOR("sum_chosen", 1, sum_chosen),
+    {.name = NULL},
+};
