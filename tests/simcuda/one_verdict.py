@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+One verdict, word for word, in every output: one_verdict.py COMMAND PROGRAM LIBRARIES SOURCE. The programs run out of memory,
+fail for another reason, survive a refusal, and fit.
+"""
+import html
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from xml.etree import ElementTree
+
+PROGRAMS = {"out of memory: ": ("1GiB", ("malloc", "1073741824", "exit", "5")),
+            "no verdict: the command failed with exit status 5": ("1GiB", ("malloc", "1", "exit", "5")),
+            "fits after 1 refusal that the program survived": ("1GiB", ("malloc", "1073741824", "malloc", "1")),
+            "tight: ": ("1GiB", ("malloc", "508559360")),
+            "fits, with ": ("h200", ("malloc", "1"))}
+
+
+def run(*words, **more):
+    return subprocess.run([str(each) for each in words], capture_output=True, text=True, **more)
+
+
+def last(done):
+    return done.stdout.splitlines()[-1]
+
+
+def markdown(text):
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def check(command, name, item):
+    """What `reveille check` prints, as text, as JUnit and as Markdown."""
+    pathlib.Path(name).write_text(json.dumps({"schema": 1, "checks": [{"name": "it", **item}]}))
+    done = run(command, "check", "--junit", "junit.xml", "--markdown=check.md", name)
+    suite = ElementTree.parse("junit.xml").getroot()
+    said = [each.get("value") for each in suite.iter("property") if each.get("name") == "verdict"]
+    said += [part.get("message") for kind in ("failure", "error") for part in suite.iter(kind)]
+    return done.stdout, "\n".join(said), markdown(pathlib.Path("check.md").read_text())
+
+
+def outputs(command, program, libraries, source, device, words):
+    """The verdict by terminal, then what must hold it, by name."""
+    ran = run(command, "run", "--device", device, "-o", "it.rvt", "--json=run.json", "--markdown=run.md", "--", program, *words)
+    yield "run", last(ran)
+    yield "run --json", json.loads(pathlib.Path("run.json").read_text())["verdict"]["text"]
+    yield "run --markdown", markdown(pathlib.Path("run.md").read_text())
+    yield "replay", last(run(command, "replay", "it.rvt"))
+    yield "replay --json", json.loads(run(command, "replay", "--json", "it.rvt").stdout)["verdict"]["text"]
+    yield "report", last(run(command, "report", "it.rvt"))
+    run(command, "report", "it.rvt", "-o", "it.html")
+    yield "page", html.unescape(pathlib.Path("it.html").read_text())
+    yield "compare", run(command, "compare", "it.rvt", "it.rvt").stdout
+    for where, item in (("trace", {"trace": "it.rvt"}), ("command", {"command": [program, *words], "devices": device})):
+        for name, text in zip(("check", "check --junit", "check --markdown"), check(command, "it.json", item)):
+            yield f"{name} of a {where}", text
+    python = run(sys.executable, "-B", "-c", "import reveille; print(reveille.replay('it.rvt').verdict)",
+                 env={**os.environ, "RVL_LIBRARY_DIR": libraries, "PYTHONPATH": source + "/python"})
+    assert python.returncode == 0, python.stderr
+    yield "Python", python.stdout
+
+
+def main(command, program, libraries, source):
+    for begins, (device, words) in PROGRAMS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            said = dict(outputs(command, program, libraries, source, device, words))
+            os.chdir("/")
+        verdict = said["run"]
+        assert verdict.startswith(begins), verdict
+        for name, text in said.items():
+            assert verdict in text, f"{name}: {text}\nwithout\n{verdict}"
+
+
+if __name__ == "__main__":
+    main(*(os.path.abspath(each) for each in sys.argv[1:5]))
