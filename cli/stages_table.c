@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The result of a replay for people: a table for each device, stages down, and below it the first
- * instant that does not fit. Ranks mostly do the same: their devices share a table, which shows the
- * largest of each row, and on which device that is.
+ * instant that does not fit. Devices that share a table (alike.h) have the largest of each row in
+ * it, with the device that it is on.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alike.h"
 #include "command.h"
-#include "peaks.h"
 
 #define NS_PER_SECOND 1e9
 
@@ -75,130 +75,28 @@ static const char *mark_of(bool fits, bool over_budget)
     return over_budget ? "* OOM, over budget" : "* OOM";
 }
 
-/* ---- Devices that share a table ---- */
+/* ---- Numbers of devices ---- */
 
-typedef struct device_rows {
-    size_t index; /* in the replay */
-    rvl_replay_device facts;
-    const peak *rows;
-    size_t row_count;
-    bool is_shown;
-} device_rows;
-
-typedef struct group {
-    const rvl_replay *replay;
-    device_rows *members[RVL_MAX_DEVICES]; /* by number */
+typedef struct number_list {
+    int numbers[RVL_MAX_DEVICES]; /* in order */
     size_t count;
-} group;
+} number_list;
 
-static size_t length_of_number(const char *text)
-{
-    if (text[0] == '[')
-        return strcspn(text, "]");
-    return text[0] == '#' ? 1 + strspn(text + 1, "0123456789") : 0;
-}
-
-/* Of a process, or of what is outside, except for the numbers in it: "python3[rank 0]#2". */
-static bool have_same_role(const char *a, const char *b)
-{
-    if (a == NULL || b == NULL)
-        return a == b;
-    for (;; a++, b++) {
-        a += length_of_number(a);
-        b += length_of_number(b);
-        if (*a != *b || *a == '\0')
-            return *a == *b;
-    }
-}
-
-/* Whether one row could stand for both: their peaks differ by at most a quarter, and the same holds
- * most of them. */
-static bool are_rows_alike(const rvl_replay *replay, const peak *a, const peak *b)
-{
-    uint64_t most = a->stats.peak_bytes, least = b->stats.peak_bytes;
-    rvl_holder left = {0}, other = {0};
-    size_t left_count = 0, other_count = 0;
-    if (most < least) {
-        most = b->stats.peak_bytes;
-        least = a->stats.peak_bytes;
-    }
-    return strcmp(a->stats.mark, b->stats.mark) == 0 && most - least <= most / 4 &&
-           rvl_replay_get_holders(replay, a->device, a->stage, &left, sizeof left, 1,
-                                  &left_count) == RVL_OK &&
-           rvl_replay_get_holders(replay, b->device, b->stage, &other, sizeof other, 1,
-                                  &other_count) == RVL_OK &&
-           have_same_role(left.process, other.process) && have_same_role(left.tag, other.tag);
-}
-
-static bool are_alike(const rvl_replay *replay, const device_rows *a, const device_rows *b)
-{
-    if (!have_same_role(a->facts.profile, b->facts.profile) ||
-        a->facts.capacity_bytes != b->facts.capacity_bytes || a->row_count != b->row_count)
-        return false;
-    for (size_t i = 0; i < a->row_count; i++)
-        if (!are_rows_alike(replay, &a->rows[i], &b->rows[i]))
-            return false;
-    return true;
-}
-
-/* A device and those after it that can share its table; alone: none does. */
-static void gather(device_rows *all, size_t count, size_t first, bool alone, group *found)
-{
-    found->count = 0;
-    for (size_t i = first; i < count && found->count < RVL_MAX_DEVICES; i++) {
-        if (i > first &&
-            (alone || all[i].is_shown || !are_alike(found->replay, &all[first], &all[i])))
-            continue;
-        all[i].is_shown = true;
-        found->members[found->count++] = &all[i];
-    }
-}
-
-static const peak *largest_of(const group *of, size_t row)
-{
-    const peak *largest = &of->members[0]->rows[row];
-    for (size_t i = 1; i < of->count; i++)
-        if (of->members[i]->rows[row].stats.peak_bytes > largest->stats.peak_bytes)
-            largest = &of->members[i]->rows[row];
-    return largest;
-}
-
-static const device_rows *fullest_of(const group *of)
-{
-    const device_rows *fullest = of->members[0];
-    for (size_t i = 1; i < of->count; i++)
-        if (of->members[i]->facts.peak_bytes > fullest->facts.peak_bytes)
-            fullest = of->members[i];
-    return fullest;
-}
-
-/* The devices where a row is as large as that; all: every one. "0-3, 6"; the caller frees it. NULL:
- * no memory. */
-static char *devices_text(const group *of, size_t row, const peak *like, bool all)
+/* "0-3, 6"; the caller frees it. NULL: no memory. */
+static char *numbers_text(const number_list *list)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    int last = 0, run = 0;
     if (out == NULL)
         return NULL;
-    for (size_t i = 0; i < of->count; i++) {
-        const device_rows *member = of->members[i];
-        int device = member->facts.device;
-        if (!all && member->rows[row].stats.peak_bytes != like->stats.peak_bytes)
-            continue;
-        if (run > 0 && device == last + 1) {
-            run++;
-        } else {
-            if (run > 1)
-                fprintf(out, "-%d", last);
-            fprintf(out, "%s%d", run > 0 ? ", " : "", device);
-            run = 1;
-        }
-        last = device;
+    for (size_t i = 0, end; i < list->count; i = end) {
+        for (end = i + 1; end < list->count && list->numbers[end] == list->numbers[end - 1] + 1;)
+            end++;
+        fprintf(out, "%s%d", i > 0 ? ", " : "", list->numbers[i]);
+        if (end > i + 1)
+            fprintf(out, "-%d", list->numbers[end - 1]);
     }
-    if (run > 1)
-        fprintf(out, "-%d", last);
     if (fclose(out) == 0)
         return text;
     free(text);
@@ -222,7 +120,7 @@ static char *row_name(const peak *row)
 }
 
 /* On which devices a row's largest is, and how small it is elsewhere. */
-static char *where_text(const group *of, size_t row, const peak *largest,
+static char *where_text(const alike_group *of, size_t row, const peak *largest,
                         char least_text[SIZE_TEXT_BYTES])
 {
     uint64_t least = largest->stats.peak_bytes;
@@ -236,10 +134,14 @@ static char *where_text(const group *of, size_t row, const peak *largest,
     if (least == largest->stats.peak_bytes)
         return strdup("each");
     format_size(least, least_text);
-    return devices_text(of, row, largest, false);
+    number_list largest_on = {.count = 0};
+    for (size_t i = 0; i < of->count; i++)
+        if (of->members[i]->rows[row].stats.peak_bytes == largest->stats.peak_bytes)
+            largest_on.numbers[largest_on.count++] = of->members[i]->facts.device;
+    return numbers_text(&largest_on);
 }
 
-static bool is_over_budget(const group *of, size_t row)
+static bool is_over_budget(const alike_group *of, size_t row)
 {
     for (size_t i = 0; i < of->count; i++)
         if (of->members[i]->rows[row].over_budget)
@@ -248,9 +150,9 @@ static bool is_over_budget(const group *of, size_t row)
 }
 
 /* Its widths, or, to_print, the row itself. Only what is printed lists its holders. */
-static bool show_row(table *rows, const group *of, size_t row, bool to_print)
+static bool show_row(table *rows, const alike_group *of, size_t row, bool to_print)
 {
-    const peak *largest = largest_of(of, row);
+    const peak *largest = alike_largest(of, row);
     const rvl_stage_stats *stats = &largest->stats;
     char sizes[5][SIZE_TEXT_BYTES], seconds[32];
     char *name = row_name(largest), *where = where_text(of, row, largest, sizes[4]);
@@ -286,7 +188,7 @@ static bool show_row(table *rows, const group *of, size_t row, bool to_print)
 }
 
 /* There may be a row for every event, so that rows are made twice instead of kept. */
-static bool print_rows(const group *of)
+static bool print_rows(const alike_group *of)
 {
     table *rows = table_new(titles[of->count > 1], right, COLUMNS);
     bool ok = rows != NULL;
@@ -320,7 +222,7 @@ static void format_doubt(const rvl_replay_device *device, char *text, size_t siz
                  format_size(device->capacity_doubt_bytes, doubt));
 }
 
-static bool is_any_over_budget(const group *of)
+static bool is_any_over_budget(const alike_group *of)
 {
     for (size_t i = 0; i < of->count; i++)
         if (!of->members[i]->facts.within_budgets)
@@ -329,13 +231,16 @@ static bool is_any_over_budget(const group *of)
 }
 
 /* "device 0", or "devices 0-3" with the device of the peak behind it. */
-static bool print_heading(const group *of)
+static bool print_heading(const alike_group *of)
 {
-    const device_rows *fullest = fullest_of(of);
+    const device_rows *fullest = alike_fullest(of);
     const rvl_replay_device *device = &fullest->facts;
     char capacity[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES], doubt[64 + SIZE_TEXT_BYTES];
     char where[32] = "";
-    char *numbers = devices_text(of, 0, NULL, true);
+    number_list all = {.count = of->count};
+    for (size_t i = 0; i < of->count; i++)
+        all.numbers[i] = of->members[i]->facts.device;
+    char *numbers = numbers_text(&all);
     char *stage = stage_text(of->replay, fullest->index, device->peak_stage);
     char *profile = printable(device->profile != NULL ? device->profile : "given by size");
     bool ok = numbers != NULL && stage != NULL && profile != NULL, many = of->count > 1;
@@ -428,7 +333,7 @@ static void print_notes(const rvl_replay *replay, const rvl_trace_progress *prog
                progress->cut_files == 1 ? "its" : "their");
 }
 
-static bool print_group(const group *of)
+static bool print_group(const alike_group *of)
 {
     char which[32] = "";
     bool ok = print_heading(of) && print_rows(of);
@@ -443,24 +348,6 @@ static bool print_group(const group *of)
     return ok;
 }
 
-/* Deals the rows out to their devices. false: no device of that index. */
-static bool read_devices(const rvl_replay *replay, const peak *rows, size_t row_count,
-                         device_rows *all, size_t count)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        all[i] = (device_rows){
-            .index = i, .facts = {.struct_size = sizeof all[i].facts}, .rows = rows + at};
-        if (rvl_replay_get_device(replay, i, &all[i].facts) != RVL_OK)
-            return false;
-        while (at < row_count && rows[at].device == i) {
-            at++;
-            all[i].row_count++;
-        }
-    }
-    return true;
-}
-
 bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress,
                          bool each_stage)
 {
@@ -470,12 +357,12 @@ bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *pro
     bool ok =
         all != NULL &&
         peaks_of(replay, each_stage ? PEAKS_OF_NONE : PEAKS_OF_PROCESSES, &rows, &row_count) &&
-        read_devices(replay, rows, row_count, all, count);
+        alike_read(replay, rows, row_count, all, count);
     for (size_t i = 0; ok && i < count; i++) {
-        group found = {.replay = replay};
+        alike_group found = {.replay = replay};
         if (all[i].is_shown)
             continue;
-        gather(all, count, i, each_stage, &found);
+        alike_gather(all, count, i, each_stage, &found);
         if (i > 0)
             printf("\n");
         ok = print_group(&found);
