@@ -109,9 +109,11 @@ rvli_place rvli_frames_place(const rvli_pickle *pickle, const uint8_t *kinds, ui
     rvli_place place = {0};
     uint8_t nearest = UINT8_MAX;
     uint32_t package = 0;
+    bool simulated = false;
     for (uint32_t node = stack; node > 0; node = pickle->stacks[node - 1].inner) {
         uint32_t frame = pickle->stacks[node - 1].frame;
         uint8_t kind = all_frames ? RVLI_FRAME_OWN : kinds[frame];
+        simulated = simulated || kind == RVLI_FRAME_SIMULATED;
         if (kind <= nearest) { /* further in, and as near */
             nearest = kind;
             place.own = frame + 1;
@@ -120,7 +122,9 @@ rvli_place rvli_frames_place(const rvli_pickle *pickle, const uint8_t *kinds, ui
             package = frame + 1;
         }
     }
-    if (nearest == RVLI_FRAME_NATIVE && !all_frames) /* a thread of C++, such as backward's */
+    /* A thread of C++, such as backward's; also where small tensors are computed in Python there.
+     */
+    if (nearest == RVLI_FRAME_NATIVE || (simulated && nearest > RVLI_FRAME_PACKAGE))
         return (rvli_place){0};
     place.via = nearest == RVLI_FRAME_OWN ? package : 0;
     return place;

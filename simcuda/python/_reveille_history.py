@@ -35,6 +35,7 @@ _name.restype, _name.argtypes = ctypes.c_char_p, ()
 ENTRIES = 1 << 16  # of the ring: some 60 MB with stacks of 30 frames
 FILES_MOST = 32  # a process; the last one is written again then
 CHECK_S = 0.1
+STEP_S = 0.05  # steps of an optimizer that are nearer are not looked behind
 QUIET_S = 0.5  # without a new peak for so long, the last one is written, if there is time for it
 SHARE = 0.05  # of a process's time that looking and writing may take
 NOTES_MOST = 1 << 16
@@ -138,7 +139,7 @@ class History:
         self.number, self.depth = 0, 0
         self.looking, self.writing = _Budget(0.02, 6), _Budget(SHARE, 2)
         self.files, self.counted, self.per_entry = 0, 0, 5e-6
-        self.peaks, self.risen, self.risen_s = (0, 0), None, 0.0
+        self.peaks, self.risen, self.risen_s, self.stepped_s = (0, 0), None, 0.0, 0.0
         self.busy = threading.Lock()
         self.stopped = False
 
@@ -243,7 +244,7 @@ class History:
                 allocated += stats["allocated_bytes"]["all"]["peak"]
         return counted, (reserved, allocated)
 
-    def check(self):
+    def check(self, at_once=False):
         self.counted, peaks = self.count()
         if peaks > self.peaks:
             self.risen, self.risen_s = self.counted, time.perf_counter()
@@ -251,7 +252,7 @@ class History:
         if self.risen is None:
             return
         behind = self.counted - self.risen
-        quiet = time.perf_counter() - self.risen_s > QUIET_S
+        quiet = at_once or time.perf_counter() - self.risen_s > QUIET_S
         cost = self.per_entry * min(self.counted, ENTRIES)
         if behind > ENTRIES // 2 or (quiet and self.writing.allows(cost)):
             self.write()
@@ -297,6 +298,9 @@ class History:
         if not self.stopped and torch.cuda.is_initialized():
             self.phase("between")
             self.look()
+            if time.perf_counter() - self.stepped_s > STEP_S:
+                self.stepped_s = time.perf_counter()
+                self.check(at_once=True)  # the program may be killed at any time, as Ray does with actors
 
     def on_out_of_memory(self, *_):
         self.counted = self.count()[0]

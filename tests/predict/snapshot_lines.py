@@ -129,6 +129,20 @@ def test_frames_of_others_are_folded(command, _):
         same((line["name"], line["file"], line["line"]), ("f", file, 5), file)
 
 
+def test_a_thread_of_backward_has_the_line_that_called_it(command, _):
+    """Also where `reveille run` has every operator pass by Python."""
+    trace = Trace()
+    trace.label = "rvl:1"
+    trace.alloc(MIB, PROGRAM)
+    trace.label = ""
+    trace.alloc(4 * MIB, frame("__call__", "venv/lib/python3.11/site-packages/torch/_ops.py", 865),
+                frame("compute", "build/simcuda/python/_reveille_tensors.py", 500),
+                frame("__call__", "venv/lib/python3.11/site-packages/torch/_ops.py", 865))
+    notes = [note("phase 1 between 0 - -"), note("phase 2 backward 41 step /job/train.py")]
+    line = made(command, trace.entries, annotations=notes)["lines"][0]
+    same((line["name"], line["file"], line["line"], line["bytes"]), ("step", "/job/train.py", 41, 4 * MIB), "a pass of backward")
+
+
 def test_a_server_that_is_a_package_has_lines(command, _):
     trace = Trace()
     served = frame("load_model", "venv/lib/python3.12/site-packages/vllm/worker.py", 7)

@@ -106,6 +106,24 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+# A step is known when it is over.
+STEPPED = """
+import os, signal
+import torch
+model = torch.nn.Linear(4096, 2048, bias=False).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.zeros(8, 4096, device="cuda")).sum().backward()
+optimizer.step()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def is_followed_to_its_last_step(command):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", STEPPED], stdout=subprocess.PIPE, text=True)
+    parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout)["holders"][0]["at_peak"]}
+    return [parts[tag] >> 20 for tag in ("weights", "gradients", "optimizer")] == [32, 32, 64]
+
+
 def is_not_followed_when_killed(command):
     done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
     parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout)["holders"][0]["at_peak"]}
@@ -113,6 +131,7 @@ def is_not_followed_when_killed(command):
 
 
 def main(command):
+    assert is_followed_to_its_last_step(command)
     assert is_not_followed_when_killed(command)
     assert is_told_by_one_that_leaves(command)
     assert not is_compiler_imported(command)
