@@ -311,6 +311,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
 {
     int code = record_exit_status(end->status);
     unknown_tell(&end->unknown, "");
+    assumed_tell(&end->assumed, "");
     simulate_tell_pool(&end->pool, "");
     simulate_tell_races(&end->races, "");
     bool incomplete = simulate_tell_turned_away(end);

@@ -230,6 +230,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->turned_away = rvli_machine_turned_away(machine);
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
+    end_out->assumed = *rvli_machine_assumed(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
     end_out->races = *rvli_machine_races_seen(machine);
     if (what->history != NULL)

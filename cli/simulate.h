@@ -45,6 +45,7 @@ typedef struct simulation_end {
     uint64_t turned_away; /* processes that found no place */
     rvli_machine_refusal refused;
     rvli_unknown_reads unknown;
+    rvli_unknown_reads assumed;
     rvli_machine_pool pool;
     rvli_machine_races races;
     rvli_times times; /* with a history; the caller clears them */

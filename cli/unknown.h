@@ -11,4 +11,7 @@
  */
 void unknown_tell(const rvli_unknown_reads *reads, const char *who);
 
+/* The same of what was assumed where only a kernel would have chosen. */
+void assumed_tell(const rvli_unknown_reads *assumed, const char *who);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/addrmap.h"
 #include "base/pool.h"
+#include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
 #include "simcuda/driver/promised.h"
 #include "simcuda/driver/shared_contents.h"
@@ -602,6 +603,11 @@ void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place)
     reading.how = how;
     reading.given = given;
     reading.place = place;
+}
+
+void rvli_contents_assumed(size_t bytes, const char *place)
+{
+    rvli_client_note(RVLI_WIRE_ASSUMED, bytes, place);
 }
 
 void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes)

@@ -92,6 +92,9 @@ typedef enum rvli_reading {
     RVLI_READING_GIVEN, /* a number of up to 8 bytes: the caller knows it. Nothing is told */
 } rvli_reading;
 
+/* `bytes` of what is kept were made up by a rule; place: the line that asked for them. */
+void rvli_contents_assumed(size_t bytes, const char *place);
+
 /* place: who is told of, NULL: found out. It must stay until the next call on this thread. */
 void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place);
 

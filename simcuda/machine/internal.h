@@ -65,6 +65,7 @@ struct rvli_machine {
     char waits[RVLI_WIRE_TEXT_BYTES]; /* the first rank that waits forever; "": none */
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
     rvli_unknown_reads unknown;
+    rvli_unknown_reads assumed;
     rvli_machine_pool pool;
     rvli_machine_races races;
     rvli_times times;

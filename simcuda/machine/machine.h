@@ -120,6 +120,9 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 /* What was read and is not known, the place with most reads first. */
 const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
 
+/* What rules made up where only a kernel would have chosen, in the same order. */
+const rvli_unknown_reads *rvli_machine_assumed(rvli_machine *machine);
+
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
 
 const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);

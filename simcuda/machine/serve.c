@@ -275,6 +275,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
     case RVLI_WIRE_UNKNOWN:
+    case RVLI_WIRE_ASSUMED:
     case RVLI_WIRE_RACE:
     case RVLI_WIRE_TAKEN:
     case RVLI_WIRE_WAITS:
@@ -289,8 +290,9 @@ bool rvli_client_is_quiet(const rvli_wire_request *request)
            request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
            request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
            request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
-           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_RACE ||
-           request->kind == RVLI_WIRE_TAKEN || request->kind == RVLI_WIRE_WAITS;
+           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_ASSUMED ||
+           request->kind == RVLI_WIRE_RACE || request->kind == RVLI_WIRE_TAKEN ||
+           request->kind == RVLI_WIRE_WAITS;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
@@ -365,6 +367,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         note_race(machine, request->text);
     else if (request->kind == RVLI_WIRE_WAITS)
         note_wait(machine, request->text);
+    else if (request->kind == RVLI_WIRE_ASSUMED)
+        rvli_unknown_count(&machine->assumed, request->bytes, request->text);
     else
         rvli_unknown_count(&machine->unknown, request->bytes, request->text);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads of what nobody knows, by place. A program has few places, and the rest is counted as one.
- */
+/* Reads of what nobody knows, and what rules made up, by place. A program has few places, and the
+ * rest is counted as one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,9 +34,18 @@ static int more_first(const void *a, const void *b)
     return (one->count < other->count) - (one->count > other->count);
 }
 
-const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine)
+static const rvli_unknown_reads *sorted(rvli_unknown_reads *reads)
 {
-    rvli_unknown_reads *reads = &machine->unknown;
     qsort(reads->places, reads->place_count, sizeof reads->places[0], more_first);
     return reads;
+}
+
+const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine)
+{
+    return sorted(&machine->unknown);
+}
+
+const rvli_unknown_reads *rvli_machine_assumed(rvli_machine *machine)
+{
+    return sorted(&machine->assumed);
 }

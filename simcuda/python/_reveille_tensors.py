@@ -21,6 +21,7 @@ import threading
 import weakref
 from typing import Any
 
+import _reveille_assumed as assumed
 import _reveille_backward
 import _reveille_operators as operators
 import torch
@@ -53,6 +54,7 @@ _write = _function("write", None, _ADDR, _HOST, _BYTES)
 _read_strided = _function("read_strided", ctypes.c_bool, *_GEOMETRY, _HOST)
 _write_strided = _function("write_strided", None, *_GEOMETRY, _HOST)
 _forget = _function("forget", None, _ADDR, _BYTES)
+_note_assumed = _function("assumed", None, ctypes.c_size_t, ctypes.c_char_p)
 _knows = _function("knows", ctypes.c_bool, _ADDR)
 _reading = _function("reading", None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
 LIMIT = _function("limit", ctypes.c_size_t)()
@@ -271,6 +273,7 @@ class Plan:
             self.unread.add(0)
         self.fresh = [each.alias_info is None for each in schema.returns]
         self.view = self.name in _VIEWS or (not written and not all(self.fresh))
+        self.assume = assumed.rule_of(func)
         self.on_cpu = operators.on_cpu(func)
         self.never = not aten or self.name.startswith(_GARBAGE)
         self.random = torch.Tag.nondeterministic_seeded in func.tags
@@ -501,7 +504,10 @@ class SmallTensors(TorchDispatchMode):
         out = self.read(plan, func, args, kwargs) if plan.reads else func(*args, **kwargs)
         if plan.collective:
             self.watch((args, tuple(kwargs.values()), out))
-        return self.lose(plan, out, args, kwargs)
+        self.lose(plan, out, args, kwargs)
+        if plan.assume is not None:
+            self.assume(plan, out, args, kwargs)
+        return out
 
     @staticmethod
     def watch(tensors):
@@ -523,6 +529,17 @@ class SmallTensors(TorchDispatchMode):
                 if each.is_cuda:
                     _lose(each)
         return out
+
+    @staticmethod
+    def assume(plan, out, args, kwargs):
+        """What was chosen by what is not known: see _reveille_assumed.py."""
+        contents = plan.assume(args, kwargs) or ()
+        made = [(each, content) for each, content in zip(_tensors((out,)), contents) if content is not None]
+        for each, content in made:
+            if each.is_cuda:
+                _keep(each, content)
+        if made:
+            _note_assumed(sum(each.nbytes for each, _ in made), _place())
 
     @staticmethod
     def look(args, kwargs):

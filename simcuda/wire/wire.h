@@ -9,7 +9,8 @@
  *
  * A request is answered, except for RVLI_WIRE_ENTER, RVLI_WIRE_LEAVE, RVLI_WIRE_CONTEXT_GIVE,
  * RVLI_WIRE_REFUSED, RVLI_WIRE_POOL, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
- * RVLI_WIRE_UNKNOWN, RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody waits for those.
+ * RVLI_WIRE_UNKNOWN, RVLI_WIRE_ASSUMED, RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody
+ * waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -64,6 +65,7 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; no answer */
     RVLI_WIRE_LEAVE,        /* id: it ends; no answer */
     RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
+    RVLI_WIRE_ASSUMED,      /* bytes that a rule made up; text: the line that asked; no answer */
     RVLI_WIRE_RACE,         /* text: what a card may do instead of what is done here; no answer */
     RVLI_WIRE_CONTEXT_GIVE, /* device: a context is destroyed; no answer */
     RVLI_WIRE_REFUSED, /* device (-1: host memory), bytes: asked for, id: free, text: the line of

@@ -14,7 +14,7 @@
  *     backup                all is copied to the host, and then overwritten
  *     restore               it is copied back   scribble AT TEXT   the host changes the backup
  *     peek AT               four bytes are copied to their place in the backup
- *     given NUMBER          reads answer it
+ *     given NUMBER          reads answer it     assume COUNT   so many bytes were made up
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -194,6 +194,10 @@ static int act(char **words)
         return 1;
     }
     size_t at = strtoull(words[1], NULL, 10);
+    if (strcmp(word, "assume") == 0) {
+        rvli_contents_assumed(at, "sample.py:3 in choose");
+        return 2;
+    }
     if (strcmp(word, "given") == 0 || strcmp(word, "apart") == 0) {
         if (word[0] == 'g')
             rvli_contents_reading(RVLI_READING_GIVEN, at, NULL);

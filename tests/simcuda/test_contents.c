@@ -191,6 +191,17 @@ static void unknown_reads_are_counted(void **state)
     assert_non_null(strstr(err, "       3  cudaMemcpy, called by simcuda-contents\n"));
 }
 
+/* Apart from what is read as zero. */
+static void assumed_values_are_counted(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 0 abcd assume 4 assume 4 get 0 4", "abcd\n");
+    assert_non_null(
+        strstr(err, "a kernel would have chosen 2 times by numbers that are not known"));
+    assert_non_null(strstr(err, "       2  sample.py:3 in choose\n"));
+    assert_null(strstr(err, "only a kernel"));
+}
+
 /* The program has ended when the machine gets to hear of its last reads. */
 static void the_last_reads_are_counted(void **state)
 {
@@ -220,6 +231,7 @@ int main(void)
         cmocka_unit_test(sitecustomize_is_not_lost),
         cmocka_unit_test(torch_is_met_when_it_runs),
         cmocka_unit_test(unknown_reads_are_counted),
+        cmocka_unit_test(assumed_values_are_counted),
         cmocka_unit_test(the_last_reads_are_counted),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
