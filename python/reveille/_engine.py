@@ -49,6 +49,12 @@ class Engine:
         self._saver = saver
 
     @property
+    def job(self) -> Job | None:
+        """All its ranks; None if there is one."""
+        ranks = self._ranks()
+        return None if ranks is None else ranks.job
+
+    @property
     def is_last(self) -> bool:
         """Whether this is the last of its ranks."""
         ranks = self._ranks()

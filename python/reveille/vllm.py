@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from . import _alias, _c
+from . import _alias, _asleep, _c
 from ._communicators import COMMUNICATORS
 from ._engine import Engine, Ranks
 from ._job import Job
@@ -161,9 +161,39 @@ class Allocator:
         """Whether any of its memory is."""
         return self._own.asleep
 
+    @property
+    def job(self) -> Job | None:
+        """The ranks that sleep and wake as one; None if there is one."""
+        return self._engine.job
+
     def tags(self) -> dict[str, Any]:
         """reveille.TagStats of each of vLLM's tags."""
         return self._own.tags()
+
+
+class WorkerExtension:
+    """Lets an engine that sleeps take its workers off their GPUs, contexts and graphs included.
+
+    For ``--worker-extension-cls reveille.vllm.WorkerExtension``, by which vLLM adds these methods
+    to its workers: ``llm.sleep(); llm.collective_rpc("leave_gpus")`` and
+    ``llm.collective_rpc("return_to_gpus"); llm.wake_up()``. It is no level of sleep, since vLLM asks
+    the GPU what is free at the end of its own sleep, and a process that is off it has no answer.
+    """
+
+    def leave_gpus(self, timeout: float = 10.0) -> None:
+        """All workers of the engine, or none and it raises why. timeout: seconds for its GPUs."""
+        allocator = allocator_in_use()
+        awake = sorted(tag for tag, stats in allocator.tags().items() if stats.active_bytes)
+        if awake:
+            raise InvalidState(
+                f"the engine is awake ({', '.join(awake)}): call LLM.sleep() first, which keeps "
+                "contents by its level"
+            )
+        _asleep.sleep(timeout=timeout, group=allocator.job)
+
+    def return_to_gpus(self, timeout: float = 0.0) -> None:
+        """The opposite. Memory stays as LLM.sleep() has left it. timeout: seconds for others to go."""
+        _asleep.wake(paused=True, timeout=timeout, group=allocator_in_use().job)
 
 
 def _tags(tags: Sequence[str] | str | None, default: str) -> set[str]:

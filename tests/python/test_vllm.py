@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The plugin for vLLM, on a stub of it and of PyTorch, over the fake driver."""
 
+import os
 import textwrap
 from importlib.metadata import entry_points
 
@@ -8,6 +9,8 @@ import pytest
 from conftest import SOURCE
 from reveille.vllm import register
 from test_regions import run  # noqa: F401
+
+NVML = {"RVL_NVML_LIBRARY": os.environ.get("RVL_TEST_CUDA_FAKE", "")}  # asleep it says what is free
 
 BEGIN = """
 import ctypes, gc, logging
@@ -527,6 +530,70 @@ def test_ranks_sleep_and_wake_as_one(engine, tmp_path):
     """,
         STORE=str(tmp_path),
         HELPERS=str(SOURCE / "tests/python"),
+    )
+
+
+def test_workers_leave_their_gpus_while_the_engine_sleeps(engine):
+    engine(
+        """
+    import reveille.vllm
+    extension = reveille.vllm.WorkerExtension()
+    error = refused(extension.leave_gpus)
+    assert isinstance(error, reveille.InvalidState), error
+    assert str(error).startswith("the engine is awake (kv_cache, runtime, weights): "), error
+    assert not reveille.asleep() and used() == 14
+    worker.backend.suspend(1)
+    extension.leave_gpus()
+    assert reveille.asleep()
+    assert isinstance(refused(allocator.wake_up), reveille.InvalidState)
+    extension.return_to_gpus()
+    assert not reveille.asleep() and used() == 0
+    worker.backend.resume()
+    assert used() == 14 and set(weights.tolist()) == {7} and set(runtime.tolist()) == {5}
+    same_addresses()
+    """,
+        **NVML,
+    )
+
+
+def test_a_worker_that_cannot_leave_refuses_for_all(engine, tmp_path):
+    """The other rank has a communicator that connects it with this one."""
+    engine(
+        """
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    import threading
+    import reveille._asleep, reveille._engine, reveille.vllm
+    from reveille._communicators import Communicator
+    worker.backend.suspend(1)
+    def leave(rank, errors):
+        job = reveille.Job(FileStore(os.environ["STORE"]), rank, 2)
+        try:
+            reveille._asleep.sleep(group=job)
+        except reveille.JobAborted as error:
+            errors[rank] = str(error)
+    refuses = reveille._asleep._refuse_communicators
+    ranks = {}
+    def as_rank(found):
+        if ranks[threading.get_ident()] == 1:
+            raise reveille.NotSupported("1 communicator of NCCL connects this process with others")
+    reveille._asleep._refuse_communicators = as_rank
+    errors, threads = {}, []
+    def run(rank):
+        ranks[threading.get_ident()] = rank
+        leave(rank, errors)
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for each in threads: each.start()
+    for each in threads: each.join()
+    assert sorted(errors) == [0, 1], errors
+    assert "1 communicator of NCCL connects" in errors[0], errors
+    assert not reveille.asleep() and used() == 0
+    worker.backend.resume()
+    assert set(weights.tolist()) == {7}
+    """,
+        STORE=str(tmp_path),
+        HELPERS=str(SOURCE / "tests/python"),
+        **NVML,
     )
 
 
