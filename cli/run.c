@@ -313,6 +313,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     unknown_tell(&end->unknown, "");
     assumed_tell(&end->assumed, "");
     simulate_tell_pool(&end->pool, "");
+    simulate_tell_strays(&end->strays, "");
     simulate_tell_races(&end->races, "");
     bool incomplete = simulate_tell_turned_away(end);
     bool unused = !parsed->no_gpu_ok && !incomplete && simulate_tell_unused(end);

@@ -81,6 +81,17 @@ static bool leave_room_for_threads(void)
            record_add_path("GLIBC_TUNABLES", STATIC_TLS "=65536", false);
 }
 
+/* The loader's audit functions have a C library of their own, with which valgrind aborts. So there
+ * the folder of the libraries comes first instead. */
+static bool lead(const simulation *what, const char *library, const char *folder)
+{
+    const char *slash = strrchr(what->command.path, '/');
+    const char *name = slash != NULL ? slash + 1 : what->command.path;
+    return strncmp(name, "valgrind", strlen("valgrind")) == 0
+               ? record_add_path("LD_LIBRARY_PATH", folder, true)
+               : record_add_path("LD_AUDIT", library, false);
+}
+
 /* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
 static bool set_environment(const simulation *what, const char *library, const char *machine)
 {
@@ -91,9 +102,8 @@ static bool set_environment(const simulation *what, const char *library, const c
     snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
     snprintf(python, sizeof python, "%s/python", folder);
     return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
-           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 &&
-           record_add_path("LD_AUDIT", library, false) && leave_room_for_threads() &&
-           record_add_path("PYTHONPATH", python, true) &&
+           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && lead(what, library, folder) &&
+           leave_room_for_threads() && record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
            (what->history != NULL ? setenv("REVEILLE_HISTORY", what->history, 1)
@@ -186,6 +196,7 @@ static int run_on(const simulation *what, rvli_machine *machine, const char *lib
     int code = start(what, machine, library, &launch);
     if (code != 0)
         return code;
+    rvli_machine_watch_strays(machine, launch.keeper);
     rvl_status served = rvli_machine_serve(machine, launch.ended, watch);
     int number = errno;
     if (served != RVL_OK)
@@ -213,6 +224,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
                                           .gpus = (int)what->gpus,
                                           .host_bytes = what->host_bytes,
                                           .world = what->world,
+                                          .keep_times = what->history != NULL,
                                           .record = trace,
                                           .stage = what->nvtx == NULL ? STAGE_OF_ALL : NULL};
     rvli_machine *machine = NULL;
@@ -232,6 +244,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->assumed = *rvli_machine_assumed(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
+    end_out->strays = *rvli_machine_strays(machine);
     end_out->races = *rvli_machine_races_seen(machine);
     if (what->history != NULL)
         end_out->times = rvli_machine_take_times(machine);
@@ -289,6 +302,16 @@ void simulate_tell_races(const rvli_machine_races *races, const char *who)
 {
     for (size_t i = 0; i < races->count; i++)
         complain(0, "%son a card %s", who, races->texts[i]);
+}
+
+void simulate_tell_strays(const rvli_strays *strays, const char *who)
+{
+    if (strays->process != 0)
+        complain(0,
+                 "%s%s[%d] was started without the environment of this command (env -i, sudo), and "
+                 "has loaded the CUDA driver of this machine, %s: nothing of it is counted. Pass "
+                 "the environment on (env without -i, sudo -E)",
+                 who, strays->program, (int)strays->process, strays->library);
 }
 
 bool simulate_tell_turned_away(const simulation_end *end)

@@ -47,6 +47,7 @@ typedef struct simulation_end {
     rvli_unknown_reads unknown;
     rvli_unknown_reads assumed;
     rvli_machine_pool pool;
+    rvli_strays strays;
     rvli_machine_races races;
     rvli_times times; /* with a history; the caller clears them */
 } simulation_end;
@@ -71,6 +72,8 @@ void simulate_tell_pool(const rvli_machine_pool *pool, const char *who);
 /* Where a card may go another way than this run did. */
 void simulate_tell_races(const rvli_machine_races *races, const char *who);
 
+/* Of a process that was led to the driver of this machine. */
+void simulate_tell_strays(const rvli_strays *strays, const char *who);
 bool simulate_tell_unused(const simulation_end *end);
 
 /* Of processes that found no place. true: there were some, and what the run shows is not all. */

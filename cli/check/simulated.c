@@ -102,6 +102,7 @@ static void tell(const check_item *item, const char *device, const simulation_en
     snprintf(who, sizeof who, "check %s on %s: ", item->name, device);
     unknown_tell(&end->unknown, who);
     simulate_tell_pool(&end->pool, who);
+    simulate_tell_strays(&end->strays, who);
     simulate_tell_races(&end->races, who);
 }
 

@@ -11,6 +11,7 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,9 +20,23 @@
 static char path[PATH_MAX]; /* the loader copies it before it asks again */
 static size_t folder_length;
 
+/* It replaces malloc() of the program's C library, and free() of the one that this library has. */
+static void refuse_valgrind(void)
+{
+    static const char words[] =
+        "reveille: valgrind aborts in programs that the loader audits: name it as the command, as "
+        "in `reveille run -- valgrind PROGRAM`, which leads the program in another way\n";
+    const char *preload = getenv("LD_PRELOAD");
+    if (preload == NULL || strstr(preload, "/vgpreload_") == NULL)
+        return;
+    (void)!write(STDERR_FILENO, words, sizeof words - 1);
+    _exit(127);
+}
+
 unsigned la_version(unsigned version)
 {
     Dl_info here;
+    refuse_valgrind();
     if (dladdr((void *)(uintptr_t)la_version, &here) != 0 && here.dli_fname != NULL) {
         const char *slash = strrchr(here.dli_fname, '/');
         size_t length = slash != NULL ? (size_t)(slash + 1 - here.dli_fname) : 0;

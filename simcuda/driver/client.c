@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,19 +15,25 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int machine = -1;
-static struct stat connection; /* what the descriptor was when it was opened */
-static pid_t owner;            /* the process that opened it */
+static uint64_t connection; /* the kernel's number of the socket, which no other ever has */
+static pid_t owner;         /* the process that opened it */
 static bool lost;
 static int devices;
 static char own_name[RVLI_WIRE_TEXT_BYTES]; /* as the machine calls this process */
 static void (*forget_all)(void);
 
+/* 0: it is no socket. */
+static uint64_t number_of(int file)
+{
+    uint64_t number = 0;
+    socklen_t size = sizeof number;
+    return getsockopt(file, SOL_SOCKET, SO_COOKIE, &number, &size) == 0 ? number : 0;
+}
+
 /* Whether the descriptor is still the connection, and not the program's own. */
 static bool is_connection(void)
 {
-    struct stat now;
-    return machine >= 0 && fstat(machine, &now) == 0 && now.st_dev == connection.st_dev &&
-           now.st_ino == connection.st_ino;
+    return machine >= 0 && connection != 0 && number_of(machine) == connection;
 }
 
 /* ---- After a fork ---- */
@@ -138,7 +143,8 @@ static bool connect_to(const char *name)
     memcpy(address.sun_path + 1, name, length);
     machine = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     owner = getpid();
-    return machine >= 0 && fstat(machine, &connection) == 0 &&
+    connection = machine >= 0 ? number_of(machine) : 0;
+    return connection != 0 &&
            connect(machine, (struct sockaddr *)&address,
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }

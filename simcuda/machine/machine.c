@@ -183,6 +183,9 @@ static void catch_up(rvli_machine *machine, rvli_client *client)
 static void catch_up_with_others(rvli_machine *machine, const rvli_client *asking)
 {
     struct epoll_event one;
+    bool alone = asking->next == NULL && machine->clients == asking;
+    if (alone && !rvli_shared_any(machine->shared))
+        return;
     if (epoll_wait(machine->events, &one, 1, 0) <= 0)
         return; /* usually */
     for (rvli_client *each = machine->clients; each != NULL; each = each->next)
@@ -275,6 +278,7 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
     machine->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     machine->gpus = options->gpus;
     machine->host_limit_bytes = options->host_bytes;
+    machine->keeps_times = options->keep_times;
     machine->profile.struct_size = sizeof machine->profile;
     rvl_status status = open_recorded(machine, options, error_out);
     if (status == RVL_OK)
@@ -342,16 +346,30 @@ static bool look(rvli_machine *machine, const rvli_machine_watch *watching, uint
     return true;
 }
 
+static void look_for_strays(rvli_machine *machine, uint64_t *next_ms, int *wait_ms)
+{
+    uint64_t now = now_ms();
+    if (machine->strays_root == 0 || machine->strays.process != 0)
+        return;
+    if (now >= *next_ms) {
+        rvli_strays_look(&machine->strays, machine->strays_root);
+        *next_ms = now + RVLI_STRAYS_PERIOD_MS;
+    }
+    int left_ms = (int)(*next_ms - now);
+    *wait_ms = *wait_ms >= 0 && *wait_ms < left_ms ? *wait_ms : left_ms;
+}
+
 rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machine_watch *watching)
 {
     int count = 0, wait_ms = -1;
-    uint64_t next_ms = 0;
+    uint64_t next_ms = 0, strays_ms = now_ms() + RVLI_STRAYS_FIRST_MS;
     bool ended = false;
     if (!watch(machine, until, NULL))
         return RVL_ERR_IO;
     while (!ended) {
         if (watching != NULL && !look(machine, watching, &next_ms, &wait_ms))
             break;
+        look_for_strays(machine, &strays_ms, &wait_ms);
         ended = serve_once(machine, wait_ms, &count);
         if (count < 0 && errno != EINTR)
             return RVL_ERR_IO;
@@ -361,6 +379,16 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
     for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
         (void)serve_once(machine, 0, &count);
     return ended ? RVL_OK : RVL_ERR_TIMEOUT;
+}
+
+void rvli_machine_watch_strays(rvli_machine *machine, pid_t root)
+{
+    machine->strays_root = root;
+}
+
+const rvli_strays *rvli_machine_strays(const rvli_machine *machine)
+{
+    return &machine->strays;
 }
 
 int rvli_machine_gpus(const rvli_machine *machine)

@@ -13,6 +13,7 @@
 
 #include "reveille/sim.h"
 #include "reveille/stats.h"
+#include "simcuda/machine/strays.h"
 #include "simcuda/machine/times.h"
 #include "simcuda/wire/wire.h"
 
@@ -25,6 +26,7 @@ typedef struct rvli_machine_options {
     const char *record;  /* path of the trace */
     const char *stage;   /* the stage that begins at once; NULL: none does */
     uint32_t world;      /* ranks of a job of which one alone runs; 0: all that there are run */
+    bool keep_times;     /* for rvli_machine_take_times() */
 } rvli_machine_options;
 
 /* The first request that did not fit. */
@@ -78,6 +80,11 @@ const char *rvli_machine_name(const rvli_machine *machine);
 
 /* The port of the store for that one (simcuda/machine/store.h); 0: there is none. */
 uint16_t rvli_machine_store_port(const rvli_machine *machine);
+
+/* Looks for processes among those that this one has started that are led to no simulated library
+ * (strays.h), while it serves. */
+void rvli_machine_watch_strays(rvli_machine *machine, pid_t root);
+const rvli_strays *rvli_machine_strays(const rvli_machine *machine);
 
 /* Looks on while a machine serves: every so often, and not while it does anything. */
 typedef struct rvli_machine_watch {

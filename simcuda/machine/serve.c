@@ -373,6 +373,12 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         rvli_unknown_count(&machine->unknown, request->bytes, request->text);
 }
 
+static void note_time(rvli_machine *machine)
+{
+    if (machine->keeps_times)
+        rvli_times_note(&machine->times, rvl_clock_ns(machine->context));
+}
+
 rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
                                    const rvli_wire_request *request, rvli_wire_answer *answer,
                                    int *file_out)
@@ -383,13 +389,13 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
         return RVLI_CLIENT_END;
     if (rvli_client_is_quiet(request)) {
         take_note(machine, client, request);
-        rvli_times_note(&machine->times, rvl_clock_ns(machine->context));
+        note_time(machine);
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;
     answer->status =
         known ? answer_to(machine, client, request, answer, file_out) : RVL_ERR_NO_DEVICE;
-    rvli_times_note(&machine->times, rvl_clock_ns(machine->context));
+    note_time(machine);
     return RVLI_CLIENT_ANSWER;
 }
 

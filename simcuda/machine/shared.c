@@ -340,6 +340,11 @@ static void drop(rvli_machine *machine, handed *gone)
     free(gone);
 }
 
+bool rvli_shared_any(const rvli_shared *shared)
+{
+    return shared->files != NULL;
+}
+
 void rvli_shared_serve(rvli_machine *machine)
 {
     struct epoll_event ready;

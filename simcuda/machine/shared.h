@@ -22,6 +22,9 @@ void rvli_shared_close(rvli_shared *shared);
 int rvli_shared_file(const rvli_shared *shared);
 void rvli_shared_serve(rvli_machine *machine);
 
+/* Whether it may have something to say: a descriptor stands for memory. */
+bool rvli_shared_any(const rvli_shared *shared);
+
 /*
  * Answers the key of what a process has, and where its content is kept; id 0: of a new event, with
  * its id. RVL_ERR_NOT_FOUND: the process does not have it; RVL_ERR_HOST_OOM.
