@@ -258,13 +258,14 @@ static rvl_status find_or_make(const rvli_meeting *meeting, rvli_deposits *all,
 
 /* ---- Requests ---- */
 
-/* The meeting in which a process has the rank that it says. */
+/* The meeting in which a process has the rank that it says. All have come to it: what waits for one
+ * that may never come would stay forever. */
 static rvli_meeting *meeting_of(rvli_machine *machine, const rvli_client *client,
                                 const rvli_wire_request *request)
 {
     rvli_client *holder = NULL;
     rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
-    if (meeting == NULL || !names_ranks(meeting, request))
+    if (meeting == NULL || !rvli_meeting_is_whole(meeting) || !names_ranks(meeting, request))
         return NULL;
     (void)rvli_meeting_seat(meeting, request->rank, &holder);
     return holder == client ? meeting : NULL;

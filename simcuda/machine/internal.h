@@ -63,7 +63,7 @@ struct rvli_machine {
     int spare;        /* a descriptor that is given up for who finds no place */
     bool keeps_times; /* somebody will ask for them */
     rvli_strays strays;
-    pid_t strays_root;                /* whose processes are looked at; 0: nobody's */
+    pid_t strays_root;                /* its processes are looked at; 0: nobody's */
     uint64_t turned_away;             /* processes that found none */
     char waits[RVLI_WIRE_TEXT_BYTES]; /* the first rank that waits forever; "": none */
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */

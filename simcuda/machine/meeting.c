@@ -64,6 +64,11 @@ uint32_t rvli_meeting_ranks(const rvli_meeting *meeting)
     return meeting->ranks;
 }
 
+bool rvli_meeting_is_whole(const rvli_meeting *meeting)
+{
+    return meeting->came == meeting->ranks;
+}
+
 rvli_deposits *rvli_meeting_deposits(rvli_meeting *meeting)
 {
     return &meeting->deposits;

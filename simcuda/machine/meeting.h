@@ -47,6 +47,9 @@ typedef enum rvli_seat {
 rvli_seat rvli_meeting_seat(const rvli_meeting *meeting, uint32_t rank, rvli_client **holder_out);
 uint32_t rvli_meeting_ranks(const rvli_meeting *meeting);
 
+/* Whether all ranks have come, and be it that some have left since. */
+bool rvli_meeting_is_whole(const rvli_meeting *meeting);
+
 /* A rank of a process leaves; the process leaves all its seats. */
 void rvli_meeting_part(rvli_machine *machine, rvli_client *client, uint64_t id, uint32_t rank);
 void rvli_meeting_forget(rvli_machine *machine, rvli_client *client);

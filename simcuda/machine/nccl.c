@@ -77,6 +77,6 @@ rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client)
 {
     for (int device = 0; device < machine->gpus; device++)
-        if (client->nccl[device].code[RVLI_WIRE_NCCL_MADE])
+        if (bytes_of(&client->nccl[device]) > 0)
             (void)rvli_nccl_set(machine, client, device, 0);
 }
