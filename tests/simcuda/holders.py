@@ -17,6 +17,7 @@ import time
 from urllib.parse import quote
 
 MIB = 1 << 20
+ASKED = 90 << 30  # more than the device has
 FRAME = {"name": "forward", "filename": "/job/model.py", "line": 7}
 
 
@@ -42,12 +43,14 @@ class Program:
         self.entry("segment_alloc", addr, size)
         return addr
 
-    def write(self, number=1, text=None):
+    def write(self, number=1, text=None, ended=True):
         name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # what traces call this process
         name.restype, name.argtypes = ctypes.c_char_p, ()
         path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{quote(name().decode(), safe='')}.{number}.pickle")
         path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": [],
                                                "allocator_settings": {}}, 4))
+        if ended:
+            path.with_name(path.name.replace(f".{number}.pickle", ".end")).touch()
 
 
 def inside(how):
@@ -69,7 +72,12 @@ def inside(how):
         program.entry("free_completed", second, 40 * MIB)
         program.entry("segment_free", second, 40 * MIB)
         assert program.runtime.cudaFree(ctypes.c_void_p(second)) == 0
-    program.write(text=b"no pickle" if how == "broken" else None)
+    if how == "refused":
+        program.entry("oom", 0, ASKED, [FRAME])
+        program.trace[-1]["device_free"] = 70 << 30
+        assert program.runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(ASKED)) != 0
+    program.write(text=b"no pickle" if how == "broken" else None, ended=how != "killed")
+    sys.exit(how == "refused")
 
 
 def run(command, how, *options, status=0):
@@ -98,15 +106,28 @@ def main(command):
     assert found == (expected, [("activations", "forward", 7, 5 * MIB - 100), ("weights", "forward", 7, 3 * MIB)]), found
     found, _ = holders(command, "later")
     assert found == {"weights": 3 * MIB, "gradients": 40 * MIB, "cached": 17 * MIB, "libraries": 6 * MIB}, found
+    found, _ = holders(command, "killed")  # what it asked for behind its last file is not known
+    assert found["not followed"] == 6 * MIB and "libraries" not in found, found
     assert holders(command, "broken") is None
     assert holders(command, "off", "--attribution=off") is None
     text = run(command, "plain").stdout
     assert "at the peak of run: " in text and "forward (model.py:7)" in text, text
     assert text.rstrip().splitlines()[-1].startswith("fits"), text
+    advice = json.loads(run(command, "plain", "--json", "--advise").stdout)["advice"]
+    assert (advice["device"], advice["reserved_bytes"]) == (0, 20 * MIB), advice
+    changes = advice["saving"] + advice["useless"]
+    assert len(changes) == 4 and all(each["reserved_bytes"] == 20 * MIB - each["saved_bytes"] for each in changes), changes
+    assert "advice" not in json.loads(run(command, "plain", "--json").stdout)
+    advice = json.loads(run(command, "refused", "--json", status=1).stdout)["advice"]
+    assert advice["reserved_bytes"] == 20 * MIB + ASKED, advice
+    assert not any(each["has_room"] for each in advice["saving"] + advice["useless"]), advice
+    text = run(command, "refused", status=1).stdout
+    assert "what would change" in text and " with the request that was refused, where the device had 70.0 GiB for it" in text, text
+    assert text.rstrip().splitlines()[-1].startswith("out of memory: "), text
     with tempfile.TemporaryDirectory() as folder:
         kept = pathlib.Path(folder, "kept")
         run(command, "plain", "--snapshots", str(kept))
-        (file,) = kept.iterdir()
+        (file,) = kept.glob("*.pickle")
         listed = subprocess.run([command, "snapshot", file], capture_output=True, text=True, check=True).stdout
         assert "forward (model.py:7)" in listed, listed
         run(command, "plain", "--snapshots", str(kept / file.name), status=2)
