@@ -102,6 +102,12 @@ static const char hunyuan_moe[] = {
 static const char deepseek[] = {
 #include "predict/llm/graph/deepseek.inc"
     0};
+static const char lfm2[] = {
+#include "predict/llm/graph/lfm2.inc"
+    0};
+static const char lfm2_moe[] = {
+#include "predict/llm/graph/lfm2_moe.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -156,6 +162,8 @@ static const struct {
     {"minimax_m2", {olmoe, partial_rotary, experts, minimax}},
     {"ernie4_5_moe", {ernie, experts, ernie_moe}},
     {"hunyuan_v1_moe", {hunyuan, experts, hunyuan_moe}},
+    {"lfm2", {qwen3, lfm2}},
+    {"lfm2_moe", {qwen3, experts, lfm2, lfm2_moe}},
     {"mixtral", {experts, mixtral}},
     {"qwen2_moe", {experts, qwen2_moe}},
     {"qwen3_moe", {qwen3, experts}},
@@ -216,6 +224,11 @@ static bool has_shared(const rvli_graph *g)
     return rvli_has_shared(g->t);
 }
 
+static bool is_convolution(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_CONV);
+}
+
 static bool caps_logits(const rvli_graph *g)
 {
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
@@ -231,6 +244,7 @@ static const struct {
     {"embeddings_drop_out", drops_embeddings},
     {"final_logit_softcapping", caps_logits},
     {"is_sparse", is_sparse},
+    {"is_convolution", is_convolution},
     {"has_shared_experts", has_shared},
 };
 

@@ -209,8 +209,9 @@ rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rv
 /* A linear layer of the unit that runs, with its adapter if it has one. */
 rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x);
 extern const rvli_operator rvli_product_operators[];
-extern const rvli_operator rvli_activation_operators[]; /* activations.c */
-extern const rvli_operator rvli_expert_operators[];     /* experts.c */
+extern const rvli_operator rvli_activation_operators[];  /* activations.c */
+extern const rvli_operator rvli_expert_operators[];      /* experts.c */
+extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 

@@ -326,7 +326,7 @@ static rvli_value *cat(rvli_graph *g, rvli_value *const *parts)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* Both gradients, side by side again. */
+/* All gradients, side by side again. */
 static void chunk_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -334,20 +334,30 @@ static void chunk_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
     of_out[0] = rvli_gradient_make(g, node, 0);
 }
 
-/* .chunk(2, dim=-1): answers the first half, and the second. One node has both. */
-static void chunk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+/* .chunk(count, dim=-1). One node has all parts. */
+static void divide(rvli_graph *g, rvli_value *const *x, uint8_t count, rvli_value **results_out)
 {
     rvli_shape shape = x[0]->shape;
-    shape.elements /= 2;
-    shape.width /= 2;
+    shape.elements /= count;
+    shape.width /= count;
     rvli_node *node = rvli_node_make(g, chunk_backward, x, 1);
     if (node != NULL)
-        node->part_count = 2;
-    for (uint8_t i = 0; i < 2; i++) {
+        node->part_count = count;
+    for (uint8_t i = 0; i < count; i++) {
         results_out[i] = rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
         if (results_out[i] != NULL)
             results_out[i]->part = i;
     }
+}
+
+static void chunk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+{
+    divide(g, x, 2, results_out);
+}
+
+static void chunk_3(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
+{
+    divide(g, x, 3, results_out);
 }
 
 static void sum_heads_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -534,6 +544,7 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("q_part", 1, q_part),
     RVLI_OPERATOR("kv_part", 1, kv_part),
     RVLI_SEVERAL("chunk", 1, chunk),
+    RVLI_SEVERAL("chunk_3", 1, chunk_3),
     RVLI_OPERATOR("rows", 1, rows),
     RVLI_OPERATOR("unrows", 1, unrows),
     RVLI_OPERATOR("dropout", 1, dropout),
@@ -554,8 +565,9 @@ const rvli_operator *rvli_operator_find(const char *name, size_t length)
             return &operators[i];
     }
     const rvli_operator *others[] = {rvli_product_operators, rvli_activation_operators,
-                                     rvli_expert_operators, rvli_model_operators};
-    for (int t = 0; t < 4; t++) {
+                                     rvli_expert_operators, rvli_convolution_operators,
+                                     rvli_model_operators};
+    for (int t = 0; t < 5; t++) {
         for (size_t i = 0; others[t][i].name != NULL; i++) {
             if (is(others[t][i].name, name, length))
                 return &others[t][i];

@@ -437,10 +437,10 @@ static rvli_role role_of(const reader *r, rvli_word name)
     static const struct {
         const char *name;
         rvli_role role;
-    } others[] = {{"router", RVLI_ROLE_ROUTER},
-                  {"shared_gate", RVLI_ROLE_SHARED_GATE},
-                  {"shared_up", RVLI_ROLE_SHARED_UP},
-                  {"shared_down", RVLI_ROLE_SHARED_DOWN}};
+    } others[] = {{"router", RVLI_ROLE_ROUTER},         {"shared_gate", RVLI_ROLE_SHARED_GATE},
+                  {"shared_up", RVLI_ROLE_SHARED_UP},   {"shared_down", RVLI_ROLE_SHARED_DOWN},
+                  {"conv_in", RVLI_ROLE_CONV_IN},       {"conv_weight", RVLI_ROLE_CONV},
+                  {"conv_out_proj", RVLI_ROLE_CONV_OUT}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (rvli_word_is(name, others[i].name))
             return others[i].role;

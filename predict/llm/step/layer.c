@@ -65,16 +65,12 @@ static bool is_mamba(const rvli_training *t, uint32_t number)
 /* Attention, or what is in its place. */
 static rvli_block mix(rvli_training *t, uint32_t number, bool kept)
 {
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_CONV))
-        return rvli_short_conv_forward(t, number, kept);
     return is_mamba(t, number) ? rvli_mamba_forward(t, number, kept, false)
                                : rvli_attention_forward(t, number, kept);
 }
 
 static rvli_block mix_backward(rvli_training *t, uint32_t number, rvli_block gradient)
 {
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_CONV))
-        return rvli_short_conv_backward(t, number, gradient);
     return is_mamba(t, number) ? rvli_mamba_backward(t, number, gradient)
                                : rvli_attention_backward(t, number, gradient);
 }

@@ -21,9 +21,7 @@ static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uin
         *out_out = rvli_dim_here(t, RVLI_DIM_MAMBA_IN);
     else if (role == RVLI_ROLE_MAMBA_OUT)
         *in_out = rvli_dim_here(t, RVLI_DIM_MAMBA_INNER);
-    else if (role == RVLI_ROLE_CONV_IN)
-        *out_out = rvli_dim_here(t, RVLI_DIM_THREE_HIDDEN);
-    else if (role != RVLI_ROLE_CONV_OUT)
+    else
         *out_out = rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
 }
 

@@ -262,14 +262,6 @@ typedef struct rvli_mamba {
     rvli_block given; /* what the output projection takes */
 } rvli_mamba;
 
-/* What LFM2's short convolution keeps in the place of attention. */
-typedef struct rvli_short_conv {
-    rvli_block projected; /* in three parts: two make the product, the third opens */
-    rvli_block product;
-    rvli_block convolved; /* a little longer than the sequence */
-    rvli_block given;     /* what the output projection takes */
-} rvli_short_conv;
-
 /* What a chunk of the gated delta rule keeps. */
 typedef struct rvli_delta_chunk {
     rvli_block values; /* less what the state before it predicts of them */
@@ -354,11 +346,10 @@ typedef struct rvli_layer {
     rvli_experts experts;
     rvli_beside beside;
     rvli_mamba mamba;
-    rvli_short_conv short_conv;
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
-    rvli_block middle;    /* between attention and MLP, while it is needed */
-    rvli_block named;     /* Llama 4: what attention gave, until the layer returns */
+    rvli_block middle; /* between attention and MLP, while it is needed */
+    rvli_block named;  /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -807,12 +798,6 @@ void rvli_hybrid_forward(rvli_training *t, uint32_t number, rvli_block normed, b
 rvli_block rvli_hybrid_backward(rvli_training *t, uint32_t number);
 rvli_block rvli_hybrid_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
 rvli_block rvli_hybrid_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_product);
-
-/* ---- short_conv.c: LFM2's convolution in the place of attention ---- */
-
-/* The same as of attention. */
-rvli_block rvli_short_conv_forward(rvli_training *t, uint32_t number, bool kept);
-rvli_block rvli_short_conv_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
 /* ---- mamba.c: Mamba 2 in the place of attention; scan.c: its recurrence, in chunks ---- */
 

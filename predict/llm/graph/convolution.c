@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Convolutions over time, each channel by itself (aten/src/ATen/native/Convolution.cpp): their
+ * input is copied, channels first, forward and again backward. What they give is a little longer.
+ */
+#include "predict/llm/graph/graph.h"
+
+static uint64_t longer_elements(const rvli_graph *g, uint64_t width)
+{
+    const rvli_training_shape *o = g->t->options;
+    uint64_t kernel = g->t->model->dim[RVLI_DIM_CONV_KERNEL];
+    return (uint64_t)o->micro_batch * (o->seq_len + kernel - 1) * width;
+}
+
+static void convolve_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                              rvli_value **of_out)
+{
+    (void)gradient;
+    rvli_value *copy = rvli_gradient_make(g, node, 0);
+    of_out[1] = rvli_gradient_make(g, node, 1);
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    rvli_value_release(g, copy);
+}
+
+/* Up to where the last token still counts. */
+static rvli_value *conv1d(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_shape shape = arguments[0]->shape;
+    shape.elements = longer_elements(g, shape.width);
+    rvli_node *node = rvli_node_make(g, convolve_backward, arguments, 2);
+    rvli_node_keep(g, node, arguments[0]);
+    rvli_node_keep(g, node, arguments[1]);
+    rvli_value *copy = rvli_value_make(g, &arguments[0]->shape);
+    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    rvli_value_release(g, copy);
+    return y;
+}
+
+static void cut_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                         rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+/* [..., :seqlen] */
+static rvli_value *of_tokens(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements = g->t->tokens * shape.width;
+    rvli_node *node = rvli_node_make(g, cut_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+}
+
+const rvli_operator rvli_convolution_operators[] = {
+    RVLI_OPERATOR("conv1d", 2, conv1d),
+    RVLI_OPERATOR("of_tokens", 1, of_tokens),
+    {.name = NULL},
+};
