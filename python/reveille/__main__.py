@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import _alias, _c, _hooks
+from . import _alias, _c, _fabric, _hooks
 from ._context import Context
 from ._options import profiles
 from ._sizes import format_size
@@ -31,16 +31,23 @@ def driver_version() -> str | None:
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
-def _device(context: Context, device: Any) -> dict[str, Any]:
+def _device(context: Context, device: Any, backend: str) -> dict[str, Any]:
     free, total = context.memory(device.index)
-    return {"index": device.index, "name": device.name, "free_bytes": free, "total_bytes": total}
+    fabric = _fabric.probe(device.index) if backend == "cuda" else "none"
+    return {
+        "index": device.index,
+        "name": device.name,
+        "free_bytes": free,
+        "total_bytes": total,
+        "fabric": fabric,
+    }
 
 
 def backend_facts(name: str) -> dict[str, Any]:
     """A backend: whether it can be used, why not, and its devices."""
     try:
         with Context(name) as context:
-            devices = [_device(context, device) for device in context.devices]
+            devices = [_device(context, device, name) for device in context.devices]
         return {"name": name, "usable": True, "status": "RVL_OK", "why": "", "devices": devices}
     except ReveilleError as error:
         return {
@@ -102,6 +109,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         for device in backend["devices"]:
             sizes = f"{format_size(device['free_bytes'])} of {format_size(device['total_bytes'])}"
             lines.append(f"           device {device['index']}: {device['name']}, {sizes} free")
+            if device["fabric"] != "none":
+                lines.append(f"           device {device['index']}: sharing over the fabric: {device['fabric']}")
     lines += _hook_lines(found["hooks"])
     lines.append(f"simulates  {', '.join(found['profiles'])}")
     return lines

@@ -160,7 +160,8 @@ static CUresult check_properties(const CUmemAllocationProp *prop)
     if (!fake_device_exists(prop->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+        !fake_fabric_creates(prop))
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
 }
@@ -191,6 +192,7 @@ static CUresult create(uint64_t size, const CUmemAllocationProp *prop,
     block->device = device;
     block->size = size;
     block->exportable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    block->fabric = fake_fabric_creates(prop);
     CUresult result = fake_sim_result(
         rvli_sim_ops.create(fake_sim(), 0, size, RVLI_BLOCK_EXPORTABLE, &block->sim));
     if (result != CUDA_SUCCESS) {

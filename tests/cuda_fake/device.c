@@ -198,6 +198,8 @@ static int attribute_of(CUdevice_attribute attribute, int device)
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         return 1;
+    case 128: /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, of CUDA 12.3 */
+        return fake_fabric_is_claimed();
     default:
         return 0;
     }

@@ -99,6 +99,7 @@ typedef struct fake_block {
     uint64_t mappings;
     uint64_t exports;
     bool exportable;
+    bool fabric;  /* created for sharing between nodes */
     bool rdma;    /* created with gpuDirectRDMACapable */
     bool charged; /* to its device; not if it is another process's */
     int memory; /* exportable ones: the file of their bytes, which other processes map too; or -1 */
@@ -119,6 +120,16 @@ uint64_t fake_room(int device, bool with_own);
 uint64_t fake_rdma_bytes(void);
 void fake_blocks_stats(fake_live *live);
 void fake_blocks_reset(void);
+
+/* ---- fabric.c: handles that other nodes may open ---- */
+
+/* What attribute 128 answers. */
+bool fake_fabric_is_claimed(void);
+/* Whether memory may be created with such a handle. */
+bool fake_fabric_creates(const CUmemAllocationProp *prop);
+CUresult fake_fabric_export(const fake_block *block, CUmemGenericAllocationHandle handle,
+                            void *bytes_out);
+CUresult fake_fabric_import(const void *bytes, CUmemGenericAllocationHandle *handle_out);
 
 /* ---- mappings.c: address ranges and what is mapped there ---- */
 

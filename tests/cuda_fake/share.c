@@ -126,8 +126,11 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 {
     FAKE_ENTER(cuMemExportToShareableHandle, FAKE_NEEDS_MEMORY);
     fake_block *block = fake_block_of(handle);
-    if (shareableHandle == NULL || block == NULL || flags != 0 ||
-        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !block->exportable)
+    if (shareableHandle == NULL || block == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->fabric)
+        return fake_fabric_export(block, handle, shareableHandle);
+    if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !block->exportable)
         return CUDA_ERROR_INVALID_VALUE;
     return export_block(block, shareableHandle);
 }
@@ -163,7 +166,11 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
                                         CUmemAllocationHandleType shHandleType)
 {
     FAKE_ENTER(cuMemImportFromShareableHandle, FAKE_NEEDS_MEMORY);
-    if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((int)shHandleType == 8 && osHandle != NULL) /* of a fabric */
+        return fake_fabric_import(osHandle, handle);
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t size;
     int memory = look_in((int)(intptr_t)osHandle, &size);

@@ -36,7 +36,9 @@ def test_json_tells_what_was_found(run_python):
         "usable": True,
         "status": "RVL_OK",
         "why": "",
-        "devices": [{"index": 0, "name": "h200", "free_bytes": H200, "total_bytes": H200}],
+        "devices": [
+            {"index": 0, "name": "h200", "free_bytes": H200, "total_bytes": H200, "fabric": "none"}
+        ],
     }
 
 
