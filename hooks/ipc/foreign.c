@@ -11,8 +11,9 @@ static _Atomic uint64_t open_count; /* zero, mostly: then a close costs nothing 
 void rvli_foreign_open(uint64_t key)
 {
     rvl_error before = *rvli_error_get();
-    if (rvl_sleep_forbid(key, "memory of another process is open here (cudaIpcOpenMemHandle() or "
-                              "cuMemImportFromShareableHandle()): close it first") == RVL_OK)
+    if (rvl_sleep_forbid(
+            key, "memory of another process is open here (cudaIpcOpenMemHandle(), "
+                 "cuMemImportFromShareableHandle() or an imported pool): close it first") == RVL_OK)
         atomic_fetch_add(&open_count, 1);
     rvli_error_set(&before);
 }

@@ -118,6 +118,11 @@
     X(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, false,              \
       (CUmemGenericAllocationHandle * out, void *file, CUmemAllocationHandleType type), IMPORT,    \
       (out, file, type), 0, 0)                                                                     \
+    X(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, false,      \
+      (CUmemoryPool * out, void *file, CUmemAllocationHandleType type, unsigned long long flags),  \
+      IMPORT_POOL, (out, file, type, flags), 0, 0)                                                 \
+    X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, false, (CUmemoryPool pool), POOL_GONE, (pool),  \
+      0, 0)                                                                                        \
     X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, false,                               \
       (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
     X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, true,                           \
@@ -271,6 +276,14 @@ static int device_of(const CUmemAllocationProp *properties)
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS && out != NULL)                                                     \
     rvli_foreign_open(*out)
+#define DO_IMPORT_POOL(symbol, call, bytes, device)                                                \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && out != NULL)                                                     \
+    rvli_foreign_open((uintptr_t)*out)
+#define DO_POOL_GONE(symbol, call, bytes, device)                                                  \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS)                                                                    \
+    rvli_foreign_close((uintptr_t)pool)
 #define DO_LOOK_UP(symbol, call, bytes, device)                                                    \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS && out != NULL)                                                     \

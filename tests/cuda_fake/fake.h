@@ -60,6 +60,8 @@
     X(cuMemUnmap, 10020)                                                                           \
     X(cuMemExportToShareableHandle, 10020)                                                         \
     X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuMemPoolImportFromShareableHandle, 11020)                                                   \
+    X(cuMemPoolDestroy, 11020)                                                                     \
     X(cuIpcGetMemHandle, 4010)                                                                     \
     X(cuIpcOpenMemHandle, 11000)                                                                   \
     X(cuIpcCloseMemHandle, 4010)                                                                   \

@@ -183,6 +183,27 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return fake_block_name(block, handle);
 }
 
+/* ---- Pools of others, of which a test needs no memory ---- */
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                            CUmemAllocationHandleType handleType,
+                                            unsigned long long flags)
+{
+    FAKE_ENTER(cuMemPoolImportFromShareableHandle, FAKE_NEEDS_CONTEXT);
+    static char imported;
+    if (pool_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0 ||
+        fcntl((int)(intptr_t)handle, F_GETFD) < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pool_out = (CUmemoryPool)(void *)&imported;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    FAKE_ENTER(cuMemPoolDestroy, FAKE_NEEDS_CONTEXT);
+    return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* ---- The older way, which takes no memory of cuMemCreate() ---- */
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

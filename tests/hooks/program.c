@@ -60,6 +60,7 @@ static void open_hook(bool preload)
     FIND(rvl_resume);
     FIND(rvl_host_get_memory);
     FIND(rvl_control_ask);
+    FIND(rvl_sleep_forecast);
 #undef FIND
 }
 

@@ -59,6 +59,8 @@ typedef struct hook {
     rvl_status (*rvl_resume)(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                              const rvl_resume_options *options);
     rvl_status (*rvl_host_get_memory)(rvl_context *context, rvl_host_memory *memory_out);
+    rvl_status (*rvl_sleep_forecast)(rvl_context *context, const rvl_sleep_options *options,
+                                     rvl_forecast *forecast_out);
     rvl_status (*rvl_control_ask)(int process, const rvl_control_request *request,
                                   rvl_control_answer *answer_out);
 } hook;

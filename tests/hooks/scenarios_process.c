@@ -235,6 +235,35 @@ static void *need(void *library, const char *name)
     return symbol;
 }
 
+static void find_in_driver(const char *name, void *function_out)
+{
+    CUresult (*find)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+    void *library = dlopen(getenv("RVL_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
+    void *symbol = need(library, "cuGetProcAddress_v2");
+    memcpy(&find, &symbol, sizeof symbol);
+    EXPECT(find(name, &symbol, 12000, CU_GET_PROC_ADDRESS_DEFAULT, NULL), CUDA_SUCCESS);
+    memcpy(function_out, &symbol, sizeof symbol);
+}
+
+/* The driver does not bring a process back that has another's pool open. */
+static void imported_pool(void)
+{
+    CUresult (*import)(CUmemoryPool *, void *, CUmemAllocationHandleType, unsigned long long);
+    CUresult (*destroy)(CUmemoryPool);
+    const CUmemAllocationHandleType file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    CUmemoryPool pool = NULL;
+    find_in_driver("cuMemPoolImportFromShareableHandle", &import);
+    find_in_driver("cuMemPoolDestroy", &destroy);
+    in_region("r", NOTHING, 0, 1);
+    EXPECT(import(&pool, (void *)(intptr_t)-1, file, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(h.rvl_sleep_forecast(NULL, NULL, &forecast) == RVL_ERR_BUSY, false);
+    EXPECT(import(&pool, (void *)(intptr_t)STDIN_FILENO, file, 0), CUDA_SUCCESS);
+    EXPECT(h.rvl_sleep_forecast(NULL, NULL, &forecast), RVL_ERR_BUSY);
+    EXPECT(destroy(pool), CUDA_SUCCESS);
+    EXPECT(h.rvl_sleep_forecast(NULL, NULL, &forecast) == RVL_ERR_BUSY, false);
+}
+
 /* As `program` is built for this, it has no runtime of its own but what the plugin brings. */
 static void local_runtime(void)
 {
@@ -429,6 +458,7 @@ const scenario process_scenarios[] = {
     SCENARIO(capture_pause),
     SCENARIO(capture_threads),
     SCENARIO(capture_context),
+    SCENARIO(imported_pool),
     SCENARIO(local_runtime),
     SCENARIO(looked_up_runtime),
     SCENARIO(no_runtime),

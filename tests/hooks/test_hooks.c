@@ -192,7 +192,8 @@ static void test_sleep_from_outside(void **state)
     (void)state;
     RUN({.scenario = "control", .modes = BOTH},
         {.scenario = "control", .modes = BOTH, .environment = {"REVEILLE_CONTROL=1"}},
-        REFUSED("REVEILLE_CONTROL=maybe", "REVEILLE_CONTROL"));
+        REFUSED("REVEILLE_CONTROL=maybe", "REVEILLE_CONTROL"),
+        {.scenario = "imported_pool", .modes = PRELOAD});
 }
 
 /* A store in the test's folder. Answers its process. */
