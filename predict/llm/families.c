@@ -43,8 +43,7 @@
 #define DEEPSEEK (RVLI_DEEPSEEK | RVLI_OR_DENSE)
 
 /* Cohere's layers are one block: attention and MLP side by side, behind one norm. */
-#define COHERE                                                                                     \
-    (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM | RVLI_WIDE_ROTARY | RVLI_SCALED_LOGITS)
+#define COHERE (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM | RVLI_SCALED_LOGITS)
 
 static const rvli_family families[] = {
     {.type = "llama",
@@ -61,14 +60,13 @@ static const rvli_family families[] = {
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_READS_WIDE_QK_NORM | RVLI_KV_HEADS_AS_HEADS |
               RVLI_TIED_BY_DEFAULT},
     {.type = "cohere2",
-     .features = COHERE | RVLI_WINDOW_ROTARY,
+     .features = COHERE,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS | RVLI_TIED_BY_DEFAULT,
      .window = 4096,
      .full_every = 4,
      .step_key = "sliding_window_pattern"},
     {.type = "nanochat",
-     .features =
-         RVLI_GQA | RVLI_NO_GATE | RVLI_PLAIN_NORM | RVLI_QK_NORM_BEHIND | RVLI_CAPPED_LOGITS,
+     .features = RVLI_GQA | RVLI_NO_GATE | RVLI_PLAIN_NORM | RVLI_CAPPED_LOGITS,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS},
     {.type = "phimoe",
      .features = RVLI_GQA | RVLI_LAYER_NORM | RVLI_SPARSE_MIXER,
@@ -76,7 +74,7 @@ static const rvli_family families[] = {
      .full_every = NEVER,
      LOCAL_EXPERTS},
     {.type = "starcoder2",
-     .features = RVLI_GQA | RVLI_LAYER_NORM | RVLI_NO_GATE | RVLI_GELU,
+     .features = RVLI_GQA | RVLI_LAYER_NORM | RVLI_NO_GATE,
      .reads = RVLI_READS_USE_BIAS | RVLI_BIASED | RVLI_READS_DROPOUT | RVLI_TIED_BY_DEFAULT,
      .kv_heads = 2,
      .full_every = NEVER},
@@ -446,11 +444,11 @@ static const rvli_family families[] = {
      .chosen = "moe_k",
      .shared = "moe_num_shared_experts"},
     {.type = "hunyuan_v1_dense",
-     .features = RVLI_GQA | RVLI_QK_NORM | RVLI_QK_NORM_BEHIND,
+     .features = RVLI_GQA | RVLI_QK_NORM,
      .reads = RVLI_READS_ATTENTION_BIAS},
     {.type = "hunyuan_v1_moe",
-     .features = RVLI_FULL_ROUTER | RVLI_FULL_WEIGHTS | RVLI_GQA | RVLI_QK_NORM |
-                 RVLI_QK_NORM_BEHIND | RVLI_SHARED | RVLI_SHARED_FIRST,
+     .features = RVLI_FULL_ROUTER | RVLI_FULL_WEIGHTS | RVLI_GQA | RVLI_QK_NORM | RVLI_SHARED |
+                 RVLI_SHARED_FIRST,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_SHARED_AS_ONE,
      .experts = "num_experts",
      .expert_size = "intermediate_size",

@@ -65,22 +65,18 @@
 #define RVLI_NUMBERS                                                                               \
     (UINT64_C(1) << 36) /* Granite: numbers multiply what a block gives, and divide logits */
 
-#define RVLI_QK_NORM_BEHIND (UINT64_C(1) << 37) /* RVLI_QK_NORM: behind the rotation */
-#define RVLI_SHARED_FIRST (UINT64_C(1) << 38)   /* RVLI_SHARED runs before the router */
-#define RVLI_XIELU (UINT64_C(1) << 39)          /* RVLI_NO_GATE: an activation with parameters */
-#define RVLI_CENTRED_NORM (UINT64_C(1) << 44)   /* Cohere: norms take the mean away, in fp32 */
-#define RVLI_PARALLEL (UINT64_C(1) << 45)       /* attention and MLP take what one norm gives */
-#define RVLI_SCALED_LOGITS (UINT64_C(1) << 46)  /* multiplied by a number */
-#define RVLI_WIDE_ROTARY (UINT64_C(1) << 47)    /* q and k are in fp32 while they are rotated */
-#define RVLI_LAYER_NORM (UINT64_C(1) << 49)     /* norms are PyTorch's, with a bias */
-#define RVLI_GELU (UINT64_C(1) << 50)           /* RVLI_NO_GATE: an activation of up alone */
-#define RVLI_DROPOUT (UINT64_C(1) << 51)        /* of what each block gives */
-#define RVLI_INPUT_DROPOUT (UINT64_C(1) << 52)  /* of embeddings */
-#define RVLI_SPARSE_MIXER (UINT64_C(1) << 53)   /* Phi's router: two draws while it trains */
-#define RVLI_JITTER (UINT64_C(1) << 54)         /* noise multiplies what experts and router get */
-#define RVLI_HYBRID (UINT64_C(1) << 55)         /* Mamba and attention in one layer, and numbers */
+#define RVLI_SHARED_FIRST (UINT64_C(1) << 38)  /* RVLI_SHARED runs before the router */
+#define RVLI_XIELU (UINT64_C(1) << 39)         /* RVLI_NO_GATE: an activation with parameters */
+#define RVLI_CENTRED_NORM (UINT64_C(1) << 44)  /* Cohere: norms take the mean away, in fp32 */
+#define RVLI_PARALLEL (UINT64_C(1) << 45)      /* attention and MLP take what one norm gives */
+#define RVLI_SCALED_LOGITS (UINT64_C(1) << 46) /* multiplied by a number */
+#define RVLI_LAYER_NORM (UINT64_C(1) << 49)    /* norms are PyTorch's, with a bias */
+#define RVLI_DROPOUT (UINT64_C(1) << 51)       /* of what each block gives */
+#define RVLI_INPUT_DROPOUT (UINT64_C(1) << 52) /* of embeddings */
+#define RVLI_SPARSE_MIXER (UINT64_C(1) << 53)  /* Phi's router: two draws while it trains */
+#define RVLI_JITTER (UINT64_C(1) << 54)        /* noise multiplies what experts and router get */
+#define RVLI_HYBRID (UINT64_C(1) << 55)        /* Mamba and attention in one layer, and numbers */
 #define RVLI_PLAIN_NORM (UINT64_C(1) << 56)    /* norms have no weights, one stands before layers */
-#define RVLI_WINDOW_ROTARY (UINT64_C(1) << 48) /* layers with a window alone know positions */
 
 #define RVLI_PER_LAYER (UINT64_C(1) << 58) /* an embedding of each token for each layer */
 #define RVLI_V_NORM (UINT64_C(1) << 59)    /* q, k and v come in turn, and v has a norm, too */

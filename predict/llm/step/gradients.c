@@ -68,11 +68,6 @@ void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role)
         make(t, &t->parameters[unit->by_role[role] - 1]);
 }
 
-void rvli_adapter_gradient(rvli_training *t, rvli_unit *unit, rvli_role role, uint32_t index)
-{
-    make(t, &t->parameters[unit->adapters[role] - 1 + index]);
-}
-
 void rvli_gradient_others(rvli_training *t, rvli_unit *unit)
 {
     for (uint32_t i = 0; i < unit->count; i++) {

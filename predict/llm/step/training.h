@@ -520,18 +520,6 @@ static inline uint64_t rvli_adapter_bytes(const rvli_training *t)
     return t->options->flags & RVL_MODEL_BF16_ADAPTERS ? RVLI_HALF : RVLI_FULL;
 }
 
-/* Whether adapters in fp32 compute in bf16: their weights are converted in each forward pass. */
-static inline bool rvli_casts_adapters(const rvli_training *t)
-{
-    return (t->options->flags & RVL_MODEL_AUTOCAST) != 0 && rvli_adapter_bytes(t) == RVLI_FULL;
-}
-
-/* Bytes of an element of what adapters compute. */
-static inline uint64_t rvli_adapted_bytes(const rvli_training *t)
-{
-    return rvli_casts_adapters(t) ? RVLI_HALF : rvli_adapter_bytes(t);
-}
-
 static inline bool rvli_is_base_quantised(const rvli_training *t)
 {
     return t->options->base_dtype != RVL_MODEL_BASE_BF16;
@@ -620,9 +608,6 @@ void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uin
 
 /* What the sum over rows takes for a moment. */
 void rvli_rows_summed(rvli_training *t, uint64_t rows, uint64_t width);
-
-/* That of the first (0) or second (1) matrix of a role's adapter. */
-void rvli_adapter_gradient(rvli_training *t, rvli_unit *unit, rvli_role role, uint32_t index);
 
 /* Those of parameters without a role. */
 void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
