@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranges of torch.profiler.record_function as stages, as NVTX's are (simcuda/driver/stages.c)."""
+"""Ranges of torch.profiler.record_function and of TRL's profiler as stages, as NVTX's are (simcuda/driver/stages.c)."""
 
 import ctypes
 import os
@@ -11,11 +11,20 @@ _NAME_BYTES = 255  # docs/trace-format.md
 
 def watch(profiler):
     """torch.autograd.profiler was imported: torch.profiler has the same class."""
+    _follow(profiler.record_function)
+
+
+def watch_trl(profiling):
+    """trl.extras.profiling was imported: trainers name their phases by it (`GRPOTrainer.transformers.generate`)."""
+    _follow(profiling.ProfilingContext)
+
+
+def _follow(ranges):
+    """A class of context managers with a name."""
     driver = ctypes.PyDLL(_DRIVER)
     begin, end = driver.rvli_simulated_enter, driver.rvli_simulated_leave
     begin.restype, begin.argtypes = ctypes.c_uint64, (ctypes.c_char_p,)
     end.restype, end.argtypes = None, (ctypes.c_uint64,)
-    ranges = profiler.record_function
     entered, left = ranges.__enter__, ranges.__exit__
 
     def enter(self):

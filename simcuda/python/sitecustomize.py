@@ -17,7 +17,10 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-STAGES = {"torch.autograd.profiler": [("_reveille_stages", "watch", "record_function makes no stages")]}
+STAGES = {
+    "torch.autograd.profiler": [("_reveille_stages", "watch", "record_function makes no stages")],
+    "trl.extras.profiling": [("_reveille_stages", "watch_trl", "TRL's phases make no stages")],
+}
 LIBRARIES = {"torch": [("_reveille_libraries", "settle", "libraries that it looks up may not be found")]}
 REFUSALS = {"torch": [("_reveille_refusals", "watch", "lines of refused requests are not known")]}
 TENSORS = {

@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# TRL's GRPO on a simulated GPU, unedited and without an engine beside it: two whole steps, and a table of TRL's own phases.
+#   tests/frameworks/trl.sh REVEILLE [VERSION]      default: 1.16.0
+# Installs TRL beside PyTorch into an environment of its own. Not part of the test suite. Exits with 77 where it cannot be installed.
+# REVEILLE_TORCH: the environment that has PyTorch (tests/simcuda/torch.sh); default: ~/.cache/reveille-torch
+# REVEILLE_TRL: the one to install TRL into; default: ~/.cache/reveille-trl
+set -euo pipefail
+reveille=$1
+version=${2-1.16.0}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+torch=${REVEILLE_TORCH-$HOME/.cache/reveille-torch}
+environment=${REVEILLE_TRL-$HOME/.cache/reveille-trl}
+
+skip() {
+    echo "SKIP: $*"
+    exit 77
+}
+
+[ -x "$torch/bin/python" ] || skip "there is no PyTorch in $torch: run tests/simcuda/torch.sh first"
+python=$environment/bin/python
+if ! "$python" -c "import trl; assert trl.__version__ == '$version'" 2>/dev/null; then
+    "$torch/bin/python" -m venv "$environment" || skip "there is no venv"
+    packages=$("$torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "$packages" >"$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/reveille-torch.pth"
+    timeout 900 "$environment/bin/pip" install --quiet "trl==$version" || skip "pip could not install trl==$version"
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$reveille" run --stages GRPOTrainer. --json="$folder/run.json" -- "$python" "$source/tests/frameworks/trl_grpo.py" "$folder/said.json"
+"$python" "$source/tests/frameworks/trl_check.py" "$folder/said.json" "$folder/run.json"
