@@ -11,59 +11,19 @@
  */
 #include "history.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
 #include "command.h"
-#include "folder.h"
 #include "holders.h"
 
-#define ENDING ".pickle"
-#define WHOLE ".end" /* of a file that is there once a process has written its last one */
-#define FILES_MOST 4096u
 #define STAGES_MOST 64u  /* names of stages that are looked at on a device */
 #define PRINTED_MOST 12u /* names of stages that are printed */
 #define LINES_JSON 20u
-
-/* ---- The folder ---- */
-
-int history_begin(const char *named, history *history_out)
-{
-    *history_out = (history){.kept = named != NULL};
-    if (named != NULL) {
-        if (mkdir(named, 0777) != 0 && errno != EEXIST)
-            return complain(EXIT_BAD_INPUT, "--snapshots %s: %s", named, strerror(errno));
-        struct stat facts;
-        if (stat(named, &facts) == 0 && !S_ISDIR(facts.st_mode))
-            return complain(EXIT_BAD_INPUT, "--snapshots %s: a file: name a folder", named);
-        if (realpath(named, history_out->folder) == NULL || access(named, W_OK) != 0)
-            return complain(EXIT_BAD_INPUT, "--snapshots %s: %s", named, strerror(errno));
-        return 0;
-    }
-    if (!folder_make("history", history_out->folder)) {
-        complain(0, "%s: %s: what memory is for is not followed", history_out->folder,
-                 strerror(errno));
-        history_out->folder[0] = '\0';
-    }
-    return 0;
-}
-
-void history_end(history *of)
-{
-    rvli_times_clear(&of->times);
-    if (of->folder[0] == '\0' || of->kept)
-        return;
-    folder_remove(of->folder);
-    of->folder[0] = '\0';
-}
 
 /* ---- What is looked for ---- */
 
@@ -220,23 +180,12 @@ static bool ask_device(search *in, const char *path, uint32_t index, const size_
     return !used;
 }
 
-/* "python%5B1%5D.2.pickle" goes with "python%5B1%5D.end". */
-static bool is_whole(const char *path)
-{
-    char end[PATH_MAX + NAME_MAX + sizeof WHOLE];
-    size_t length = strlen(path) - strlen(ENDING);
-    while (length > 0 && path[length - 1] != '.') /* its number */
-        length--;
-    snprintf(end, sizeof end, "%.*s%s", length > 0 ? (int)length - 1 : 0, path, WHOLE);
-    return access(end, F_OK) == 0;
-}
-
 static bool ask_file(void *user, const char *path, const char *process)
 {
     search *in = user;
     size_t *asked = calloc(in->share_count + 1, sizeof *asked), count = 0;
     rvl_snapshot_window *windows = calloc(in->share_count + 1, sizeof *windows);
-    bool ok = asked != NULL && windows != NULL, is_there = true, whole = is_whole(path);
+    bool ok = asked != NULL && windows != NULL, is_there = true, whole = history_is_whole(path);
     for (size_t i = 0; ok && i < in->share_count; i++) {
         if (strcmp(in->shares[i].process, process) != 0)
             continue;
@@ -249,42 +198,6 @@ static bool ask_file(void *user, const char *path, const char *process)
         ok = ask_device(in, path, i, asked, windows, count, &is_there);
     free(asked);
     free(windows);
-    return ok;
-}
-
-/* The process of "python%5B1%5D.2.pickle", as its file is named. false: it is another file. */
-static bool process_of(const char *file, char *process_out, size_t size)
-{
-    size_t length = strlen(file), made = 0;
-    if (length <= strlen(ENDING) || strcmp(file + length - strlen(ENDING), ENDING) != 0)
-        return false;
-    length -= strlen(ENDING);
-    while (length > 0 && file[length - 1] != '.') /* its number */
-        length--;
-    for (size_t i = 0; i + 1 < length && made + 1 < size; i++) {
-        unsigned byte = (unsigned char)file[i];
-        if (file[i] == '%' && sscanf(file + i + 1, "%2x", &byte) == 1)
-            i += 2;
-        process_out[made++] = (char)byte;
-    }
-    process_out[made] = '\0';
-    return made > 0;
-}
-
-bool history_each_file(const char *folder, history_file_fn hear, void *user)
-{
-    struct dirent **entries = NULL;
-    int count = scandir(folder, &entries, NULL, alphasort);
-    bool ok = true;
-    for (int i = 0; i < count; i++) {
-        char path[PATH_MAX + NAME_MAX + 2], process[NAME_MAX + 1];
-        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (ok && (unsigned)i < FILES_MOST &&
-            process_of(entries[i]->d_name, process, sizeof process))
-            ok = hear(user, path, process);
-        free(entries[i]);
-    }
-    free(entries);
     return ok;
 }
 
