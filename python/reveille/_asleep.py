@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import _c
-from ._communicators import COMMUNICATORS, TAG, Communicator
+from . import _asleep_nccl, _c
+from ._communicators import COMMUNICATORS
 from ._job import GROUP_TIMEOUT_S, Group, Meeting, Move, call_of, job_of, move_alone, seconds
 from ._options import nanoseconds
 from ._process import SAVER
@@ -38,7 +38,8 @@ def sleep(
 
     Raises Busy if memory of another process is open here, which the driver could not bring back;
     NotSupported if the driver is older than CUDA 12.8, nvidia-smi is not there, the process has managed
-    memory, or a communicator of NCCL connects it with others. Then nothing has changed.
+    memory, or a communicator of NCCL connects it with others that cannot be paused. Then nothing has
+    changed.
 
     Args:
         discard: without contents
@@ -46,20 +47,25 @@ def sleep(
             with each tensor that it shares: say so when you have freed what others have shared
         timeout: seconds to wait for other threads' calls, and then for the GPUs
         group: a process group of torch.distributed or a Job: all its ranks sleep, or none does and
-            all raise JobAborted
+            all raise JobAborted. They pause NCCL's communicators first, which need no other rank;
+            without a group these must be paused already
         group_timeout: seconds for all ranks to look whether they can
     """
     flags = _c.flags((discard, _c.SLEEP_DISCARD), (shared_events, _c.SLEEP_SHARED_EVENTS))
     options = _c.SleepOptions(flags=flags, timeout_ns=nanoseconds(timeout))
 
-    def look() -> None:
+    def look_first() -> None:
         SAVER.refuse_capture("sleep")
-        _refuse_communicators(COMMUNICATORS.all())
         _release_what_is_unused()
         _refuse_tensors_of_others()
+
+    def look() -> None:
+        look_first()
+        _asleep_nccl.refuse(COMMUNICATORS.all())
         _call("rvl_sleep_forecast", ctypes.byref(options), ctypes.byref(_c.Forecast()))
 
-    _move("sleep", look, _Step("rvl_sleep", options, _AWAKE), group, group_timeout)
+    with _asleep_nccl.paused(group, look_first, group_timeout):
+        _move("sleep", look, _Step("rvl_sleep", options, _AWAKE), group, group_timeout)
 
 
 def wake(
@@ -77,7 +83,8 @@ def wake(
     Args:
         paused: regions and contexts stay paused: resume() them as you need them
         timeout: seconds to wait for others to free memory
-        group, group_timeout: all ranks wake, or none does, as in sleep()
+        group, group_timeout: all ranks wake, or none does, as in sleep(). Then they resume the
+            communicators that sleep() has paused; where that fails, they are awake with these paused
     """
     flags = _c.flags((paused, _c.WAKE_UP_PAUSED))
     options = _c.WakeUpOptions(flags=flags, timeout_ns=nanoseconds(timeout))
@@ -88,6 +95,7 @@ def wake(
         _call("rvl_wake_up_forecast", ctypes.byref(options), ctypes.byref(_c.Forecast()))
 
     _move("wake", look, _Step("rvl_wake_up", options, _ASLEEP), group, group_timeout)
+    _asleep_nccl.resume(group, group_timeout)
 
 
 def asleep() -> bool:
@@ -142,19 +150,6 @@ def _move(what: str, look: Any, step: _Step, group: Group | None, group_timeout:
 
 
 # ---- What forbids it ----
-
-
-def _refuse_communicators(found: Sequence[Communicator]) -> None:
-    """What NCCL has open of other ranks cannot come back, and nothing tells whether it has."""
-    found = [each for each in found if each.size != 1]
-    if found:
-        several = len(found) > 1
-        raise NotSupported(
-            f"{len(found)} communicator{'s' if several else ''} of NCCL connect"
-            f"{'' if several else 's'} this process with others, and NCCL may have memory of theirs "
-            "open: destroy them first (torch.distributed.destroy_process_group())",
-            tag=TAG,
-        )
 
 
 def _release_what_is_unused() -> None:

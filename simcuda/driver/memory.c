@@ -58,6 +58,8 @@ CUresult rvli_result(rvl_status status)
         return CUDA_ERROR_NOT_INITIALIZED;
     case RVL_ERR_NO_DRIVER:
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case RVL_ERR_NOT_SUPPORTED:
+        return CUDA_ERROR_NOT_SUPPORTED;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -6,6 +6,10 @@
  *
  * A process may be several clients: each simulated library has its own connection. They go
  * together.
+ *
+ * A communicator of several ranks has memory of the others open, unless it is suspended. So a
+ * process that leaves with one never comes back, as two H100s had it (bench/gpu/driver/
+ * checkpoint_ranks.py, bench/results/2026-11-26-h100-x2).
  */
 #include "reveille/record.h"
 #include "reveille/transition.h"
@@ -24,6 +28,14 @@ static rvl_status set_shares(rvli_machine *machine, rvli_client *client, bool th
     return status;
 }
 
+static bool communicates(const rvli_machine *machine, const rvli_client *client)
+{
+    for (int device = 0; device < machine->gpus; device++)
+        if (client->nccl[device].communicators[RVLI_WIRE_NCCL_MADE] > 0)
+            return true;
+    return false;
+}
+
 static rvl_status leave_alone(rvli_machine *machine, rvli_client *client)
 {
     const rvl_pause_options options = {
@@ -39,6 +51,8 @@ static rvl_status come_back_alone(rvli_machine *machine, rvli_client *client)
 {
     const rvl_resume_options options = {
         .struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE, .process = client->process};
+    if (communicates(machine, client))
+        return RVL_ERR_NOT_SUPPORTED;
     client->away = false;
     rvl_status status = set_shares(machine, client, true);
     if (status == RVL_OK)

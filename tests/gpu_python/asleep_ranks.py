@@ -1,32 +1,33 @@
 # SPDX-License-Identifier: MIT
 """Ranks of a job that sleep and wake as one, each with a card of its own: 0 bytes on all cards, and NCCL before and after.
 
-    RANK=... WORLD_SIZE=... MASTER_ADDR=... MASTER_PORT=... asleep_ranks.py NAME [GIB] [CYCLES] [suspended]
+    RANK=... WORLD_SIZE=... MASTER_ADDR=... MASTER_PORT=... asleep_ranks.py NAME [GIB] [CYCLES] [HOW]
 
-The group that they meet by is gloo's, which needs no card. Their communicators are destroyed before and made again after it. With
-"suspended" they are only paused, and the sleep is told to take no notice of them: what the driver makes of that is the question, so
-this part is a run of its own. Prints a JSON line for each cycle on rank 0. On simulated GPUs times mean nothing.
+The group that they meet by is gloo's, which needs no card. HOW:
+  communicators  the sleep pauses NCCL's communicators (2.29.7 or newer), and the wake resumes them; at the end a rank is killed asleep
+  destroyed      they are destroyed before, and made again after it (default; any NCCL)
+  refused        an older NCCL, or one that goes through host memory of the driver (NCCL_P2P_DISABLE=1), keeps all awake
+Prints a JSON line for each cycle on rank 0. On simulated GPUs times mean nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from typing import Any, Iterator
+from typing import Any
 
 import reveille
 import torch
 import torch.distributed as dist
-from reveille import _asleep
 
 from common import MIB, SIMULATED, Checks
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TIMEOUT_S = 60.0
+SLACK = 64 * MIB  # what the driver takes for itself between two readings
 WATCHER = """
 import ctypes as C, sys
 class M(C.Structure): _fields_ = [(n, C.c_ulonglong) for n in ("total", "free", "used")]
@@ -174,43 +175,49 @@ def cycles(cards: Cards, model: Model, nccl: Nccl, count: int) -> None:
 
 
 def refused(cards: Cards, model: Model, nccl: Nccl) -> None:
-    """With a communicator, all ranks say no, and nothing has changed."""
+    """All ranks say no, with the reason, and nothing has changed."""
     together()
     before = cards.used()
     try:
         reveille.sleep(group=dist.group.WORLD, group_timeout=TIMEOUT_S)
     except reveille.JobAborted as error:
-        assert "communicator" in str(error), error
+        assert "comes back: " in str(error), error
+        say(refused=str(error))
     else:
         raise AssertionError("slept with a communicator")
     together()
-    assert cards.used() == before, (cards.used(), before)
+    assert all(now <= then + SLACK for now, then in zip(cards.used(), before)), (cards.used(), before)
     model.check()
     nccl.reduce()
 
 
-@contextlib.contextmanager
-def communicators_are_overlooked() -> Iterator[None]:
-    kept = _asleep._refuse_communicators
-    _asleep._refuse_communicators = lambda _: None
-    try:
-        yield
-    finally:
-        _asleep._refuse_communicators = kept
-
-
-def suspended(cards: Cards, model: Model, nccl: Nccl, count: int) -> None:
-    """Communicators give their memory back first, and take it last; a graph with a collective replays."""
+def with_communicators(cards: Cards, model: Model, nccl: Nccl, count: int) -> None:
+    """The sleep pauses communicators, and the wake resumes them: a graph with a collective replays."""
     nccl.capture()
     nccl.replay()
     for number in range(count):
-        seconds = {"suspend": timed(reveille.pause, "nccl", group=dist.group.WORLD, group_timeout=TIMEOUT_S)}
-        with communicators_are_overlooked():
-            asleep_and_back(cards, number, model, seconds, suspended=True)
-        seconds["resume"] = timed(reveille.resume, "nccl", group=dist.group.WORLD, group_timeout=TIMEOUT_S)
+        seconds = asleep_and_back(cards, number, model, {}, communicators=True)
         nccl.reduce()
         nccl.replay()
-        say(cycle=number, suspended=True, seconds=all_seconds(seconds))
+        say(cycle=number, communicators=True, seconds=all_seconds(seconds))
+
+
+def killed_asleep(cards: Cards, model: Model, nccl: Nccl) -> None:
+    """Last of all: the last rank is killed while all sleep. The others hear of it, and wake by themselves."""
+    reveille.sleep(group=dist.group.WORLD, group_timeout=TIMEOUT_S)
+    together()
+    if RANK == WORLD - 1:
+        os._exit(0)  # as abrupt as a kill, and no failure
+    begin = time.perf_counter()
+    try:
+        reveille.wake(group=dist.group.WORLD, group_timeout=5)
+    except reveille.JobAborted as error:
+        say(killed_asleep=str(error).splitlines()[0], seconds=round(time.perf_counter() - begin, 3))
+    else:
+        raise AssertionError("woke with a rank that is dead")
+    reveille.wake()
+    model.check()
+    assert [each.state for each in reveille.communicators()] == ["paused"]
 
 
 def main() -> None:
@@ -222,13 +229,18 @@ def main() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     model, nccl = Model(gib), Nccl()
     checks = Checks(f"{sys.argv[1]}_{RANK}")
-    if "suspended" in sys.argv[4:]:
-        checks.run("asleep with suspended communicators", lambda: suspended(cards, model, nccl, count))
-    else:
+    how = sys.argv[4] if len(sys.argv) > 4 else "destroyed"
+    if how == "communicators":
+        checks.run("asleep with communicators", lambda: with_communicators(cards, model, nccl, count))
+        checks.run("one is killed asleep", lambda: killed_asleep(cards, model, nccl))
+    elif how == "refused":
         checks.run("refused with a communicator", lambda: refused(cards, model, nccl))
-        checks.run(f"{count} cycles, nothing on any card", lambda: cycles(cards, model, nccl, count))
-    sys.stdout.flush()
-    checks.end()
+    else:
+        checks.run(f"{count} cycles, communicators destroyed", lambda: cycles(cards, model, nccl, count))
+    try:
+        checks.end()
+    except SystemExit as end:
+        os._exit(int(str(end.code)))  # with a group that waits for who is dead
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from typing import Any
 import reveille
 import torch
 import torch.distributed as dist
-from reveille import _replicas
+from reveille import _process, _replicas
 
 MIB = 1 << 20
 LARGE_BYTES = 256 * MIB
 STRIDE_BYTES = 4096
+SETTLE_S = 0.3  # the driver clears what was released; in a run a stage lies between
 
 
 class Cards:
@@ -99,12 +100,12 @@ class Parts:
     """Where the seconds of a wake of replicas go on this rank: what it calls is timed, and goes on as it was.
 
     "load" waits for this rank's own link, "exchange" for the other ranks; "first_exchange" is the first of these, which no later
-    step of the link hides. "fill" compares what came. "before" is what all ranks prepare, with their first vote, and "after" the
-    second vote and the commit.
+    step of the link hides. "fill" compares what came. "before" is all up to their first vote, of which "prepare" takes memory, and
+    "after" is the second vote and the commit.
     """
 
     TIMED = {"load": (_replicas.Sharing, "_load"), "exchange": (_replicas.TorchExchange, "run"), "fill": (_replicas.Sharing, "_fill"),
-             "together": (_replicas.Sharing, "together")}  # fmt: skip
+             "together": (_replicas.Sharing, "together"), "prepare": (_process.Saver, "prepare")}  # fmt: skip
 
     def __init__(self) -> None:
         self._calls: dict[str, list[tuple[float, float]]] = {}
@@ -112,14 +113,18 @@ class Parts:
             setattr(owner, name, self._timed(part, getattr(owner, name), isinstance(vars(owner)[name], staticmethod)))
 
     def _timed(self, part: str, function: Any, static: bool) -> Any:
-        def go(*arguments: Any) -> Any:
+        def go(*arguments: Any, **named: Any) -> Any:
             begin = time.perf_counter()
             try:
-                return function(*arguments)
+                return function(*arguments, **named)
             finally:
                 self._calls.setdefault(part, []).append((begin, time.perf_counter()))
 
         return staticmethod(go) if static else go
+
+    def forget(self) -> None:
+        """Of calls before."""
+        self._calls = {}
 
     def take(self, begin: float, end: float) -> dict[str, float]:
         """Of the wake that began and ended then."""
@@ -147,7 +152,9 @@ def measure(memory: Cards | Simulated, rounds: int, replicas: bool) -> dict[str,
         memory.pause(dist.group.WORLD)
         found["host_bytes"] = memory.host_bytes()
         memory.synchronize()
+        time.sleep(SETTLE_S)
         dist.barrier()
+        PARTS.forget()
         begin = time.perf_counter()
         links = memory.resume(dist.group.WORLD, replicas)
         end = time.perf_counter()
@@ -164,6 +171,7 @@ def one_after_the_other(memory: Cards | Simulated, rounds: int) -> dict[str, Any
     found: dict[str, Any] = {"seconds": [], "right": True}
     for _ in range(rounds):
         memory.pause(dist.group.WORLD)
+        time.sleep(SETTLE_S)
         for turn in range(dist.get_world_size()):
             dist.barrier()
             if turn == dist.get_rank():

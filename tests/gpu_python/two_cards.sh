@@ -11,6 +11,7 @@
 #   NCCL         a libnccl.so.2 of 2.29.7 or newer, for what suspends communicators; otherwise PyTorch's is used
 #   PEER         torch_memory_saver: a folder with its package, its test/ and its library, for "bench" and "peer"
 #   RANKS        cards to use (all that PyTorch sees)
+#   CASES        of checkpoint_ranks.py, for "checkpoint" (all)
 #   SMALL=1      sizes for simulated GPUs: reveille run --gpus 2 --device h100-80g --keep-contents 128MiB -- two_cards.sh ...
 # OUT gets results.jsonl, a line for each fact as it is learned; two_cards.log, all that was printed; and card.json of calibrate.
 set -uo pipefail
@@ -28,7 +29,7 @@ if [ "${1-}" = --ranks ]; then
     for each in "${started[@]}"; do wait "$each" || status=$?; done
     exit $status
 fi
-[ $# -ge 3 ] || { sed -n '3,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '3,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 begun=$SECONDS
 here=$(cd "$(dirname "$0")" && pwd)
@@ -121,8 +122,9 @@ print(json.dumps({"part": "machine", "cards": [f"{c.name}, {c.total_memory >> 20
 
 # What the driver's checkpoint makes of connected processes.
 checkpoint() {
-    local cases=("$python" "$source/bench/gpu/driver/checkpoint_ranks.py" --ranks "$RANKS" --errors "$log")
-    NCCL_DEBUG=WARN part checkpoint 190 "${cases[@]}" --seconds "${CHECKPOINT_S:-150}" ${NCCL:+--nccl "$NCCL"}
+    local some cases=("$python" "$source/bench/gpu/driver/checkpoint_ranks.py" --ranks "$RANKS" --errors "$log")
+    read -ra some <<<"${CASES-}"
+    NCCL_DEBUG=WARN part checkpoint 190 "${cases[@]}" --seconds 150 ${NCCL:+--nccl "$NCCL"} "${some[@]}"
 }
 
 # The same with PyTorch's own NCCL, if that is another.
@@ -136,11 +138,12 @@ print(*[f for p in sys.path for f in glob.glob(p + "/nvidia/nccl/lib/libnccl.so.
 }
 
 asleep() {
-    ranks asleep 70 "$python" "$here/asleep_ranks.py" asleep $gib $cycles
-}
-
-asleep_suspended() {
-    ranks asleep_suspended 60 "${newer[@]}" "$python" "$here/asleep_ranks.py" asleep_suspended $gib $cycles suspended
+    ranks asleep 70 "${newer[@]}" "$python" "$here/asleep_ranks.py" asleep $gib $cycles communicators
+    ranks asleep_preload 70 env "LD_PRELOAD=${NCCL:+$NCCL:}$work/libreveille-preload.so" "$python" "$here/asleep_ranks.py" asleep_preload $gib 2 communicators
+    ranks asleep_destroyed 70 "$python" "$here/asleep_ranks.py" asleep_destroyed $gib $cycles destroyed
+    [ -n "${REVEILLE_MACHINE-}" ] || # its NCCL has one way from card to card
+        NCCL_P2P_DISABLE=1 ranks asleep_refused 40 "${newer[@]}" "$python" "$here/asleep_ranks.py" asleep_refused 0.25 1 refused
+    REVEILLE_NCCL_VERSION=2.28.9 ranks asleep_refused_old 40 "$python" "$here/asleep_ranks.py" asleep_refused_old 0.25 1 refused
 }
 
 nccl() {
@@ -197,7 +200,7 @@ peer() {
     cat "$work"/peer/suite_unmodified.log >>"$log" 2>/dev/null
 }
 
-sections=(machine checkpoint asleep nccl asleep_suspended killed links bucket checkpoint_own store bench calibrate peer)
+sections=(machine checkpoint asleep nccl killed links bucket checkpoint_own store bench calibrate peer)
 for section in "${@:-${sections[@]}}"; do
     [[ " ${sections[*]} " == *" $section "* ]] || { echo "two_cards.sh: no section $section; there are ${sections[*]}"; exit 2; }
     $section

@@ -6,10 +6,11 @@ The C library's own part is in tests/core/test_sleep.c and tests/cuda/test_cuda_
 
 import ctypes
 import threading
+import types
 
 import pytest
 import reveille
-from reveille import _asleep, _c, _together, control
+from reveille import _asleep, _asleep_nccl, _c, _together, control
 from reveille.errors import Busy, InvalidArgument, InvalidState, JobAborted, NotSupported
 
 
@@ -150,6 +151,186 @@ def test_a_communicator_of_one_rank_does_not(monkeypatch):
     monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (alone,))
     reveille.sleep()
     reveille.wake()
+
+
+class Communicators:
+    """One of two ranks in each thread, and what is done with it beside the calls of the library."""
+
+    def __init__(self, monkeypatch, ranks, can_suspend=True):
+        self.ranks, self.state = ranks, {}
+        self.fails = set()
+        known = _asleep.COMMUNICATORS
+        monkeypatch.setattr(known, "all", self.all)
+        monkeypatch.setattr(known, "is_paused", lambda pointer: self.state.get(pointer) == "paused")
+        monkeypatch.setattr(known, "begin", lambda move, timeout, pointers: Move(self, move, pointers))
+        nccl = types.SimpleNamespace(can_suspend=can_suspend)
+        monkeypatch.setattr(_asleep_nccl, "loaded", lambda: nccl)
+        monkeypatch.setattr(_asleep_nccl, "_ASLEEP_WITH", PerThread())
+
+    def pointer(self):
+        return 1000 + self.ranks.own.rank
+
+    def all(self):
+        state = self.state.get(self.pointer(), "active")
+        return (reveille.Communicator(self.pointer(), 0, self.ranks.own.rank, 2, state, 484, 4),)
+
+
+class Move:
+    """A pause or resume of communicators, as one of the things that a job has prepared."""
+
+    def __init__(self, all_, move, pointers):
+        self.all, self.move, self.pointers = all_, move, pointers
+
+    def _set(self, move):
+        for pointer in self.pointers:
+            self.all.state[pointer] = {"pause": "paused", "resume": "active"}[move]
+            self.all.ranks.call(f"nccl {move}")
+
+    def together(self, prepared, meeting):
+        prepared.append(self)
+        meeting.arrive()
+        self._set(self.move)
+
+    def commit(self):
+        """It is done."""
+
+    def abort(self):
+        self._set({"pause": "resume", "resume": "pause"}[self.move])
+
+
+class PerThread(list):
+    """A list for each thread, as each process has one."""
+
+    def __init__(self):
+        self._own = threading.local()
+
+    def _list(self):
+        return self._own.__dict__.setdefault("list", [])
+
+    def __iter__(self):
+        return iter(self._list())
+
+    def extend(self, more):
+        self._list().extend(more)
+
+    def clear(self):
+        self._list().clear()
+
+
+def sleep_and_wake(job, _rank):
+    reveille.sleep(group=job, group_timeout=20)
+    reveille.wake(group=job, group_timeout=20)
+
+
+def test_ranks_pause_their_communicators_for_a_sleep(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    communicators = Communicators(monkeypatch, ranks)
+    assert ranks.run(2, sleep_and_wake) == {}
+    assert communicators.state == {1000: "active", 1001: "active"}
+    wanted = ["nccl pause", "rvl_sleep_forecast", "rvl_sleep", "rvl_wake_up_forecast", "rvl_wake_up",
+              "nccl resume"]  # fmt: skip
+    assert all(calls == wanted for calls in ranks.calls.values()), ranks.calls
+
+
+def test_communicators_that_were_paused_before_stay_so(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    communicators = Communicators(monkeypatch, ranks)
+    communicators.state = {1000: "paused", 1001: "paused"}
+    assert ranks.run(2, sleep_and_wake) == {}
+    assert communicators.state == {1000: "paused", 1001: "paused"}
+    assert all("nccl" not in " ".join(calls) for calls in ranks.calls.values())
+
+
+def test_a_sleep_that_fails_resumes_communicators(monkeypatch):
+    ranks = Ranks(monkeypatch, {(1, "rvl_sleep"): NotSupported("managed memory")})
+    communicators = Communicators(monkeypatch, ranks)
+    raised = ranks.run(2, lambda job, rank: reveille.sleep(group=job, group_timeout=20))
+    assert sorted(raised) == [0, 1] and "managed memory" in str(raised[0])
+    assert communicators.state == {1000: "active", 1001: "active"}
+
+
+def test_what_forbids_a_sleep_pauses_no_communicator(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    communicators = Communicators(monkeypatch, ranks)
+
+    def refuse():
+        if ranks.own.rank == 1:
+            raise Busy("tensors of other processes are open here")
+
+    monkeypatch.setattr(_asleep, "_refuse_tensors_of_others", refuse)
+    raised = ranks.run(2, lambda job, rank: reveille.sleep(group=job, group_timeout=20))
+    assert all(each.rank == 1 and "tensors of other" in str(each) for each in raised.values())
+    assert sorted(raised) == [0, 1] and communicators.state == ranks.calls == {}
+
+
+def test_an_older_nccl_is_refused_by_name(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    Communicators(monkeypatch, ranks, can_suspend=False)
+    raised = ranks.run(2, lambda job, rank: reveille.sleep(group=job, group_timeout=20))
+    assert sorted(raised) == [0, 1]
+    assert "with NCCL 2.29.7 and later" in str(raised[0])
+    assert all("rvl_sleep" not in calls for calls in ranks.calls.values())
+
+
+def test_a_wake_without_the_group_leaves_communicators_paused_and_says_so(monkeypatch, caplog):
+    ranks = Ranks(monkeypatch)
+    communicators = Communicators(monkeypatch, ranks)
+
+    def work(job, _rank):
+        reveille.sleep(group=job, group_timeout=20)
+        reveille.wake()
+
+    assert ranks.run(2, work) == {}
+    assert communicators.state == {1000: "paused", 1001: "paused"}
+    assert caplog.text.count("1 communicators of NCCL stay paused") == 2
+
+
+class HostMemoryDriver:
+    """Allocation handles at these addresses: handle types and location."""
+
+    def __init__(self, at):
+        self.at, self.released = at, []
+
+    def cuMemRetainAllocationHandle(self, handle, address):
+        if address.value not in self.at:
+            return 1
+        handle._obj.value = address.value
+        return 0
+
+    def cuMemGetAllocationPropertiesFromHandle(self, properties, handle):
+        properties._obj.handle_types, properties._obj.location_type = self.at[handle.value]
+        return 0
+
+    def cuMemRelease(self, handle):
+        self.released.append(handle.value)
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "shared"),
+    [((0, 3), False), ((1, 1), False), ((1, 3), True), ((1, 2), True), (None, False)],
+)
+def test_host_memory_that_nccl_shares_forbids_it(monkeypatch, tmp_path, kinds, shared):
+    """Paused or not: what the driver has mapped here tells. (Handle types, location) of a mapping."""
+    Ranks(monkeypatch)
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "1000-2000 rw-s 00000000 00:06 7    /dev/nvidiactl\n"
+        "3000-4000 rw-s 00000000 00:06 7    /usr/lib/libcuda.so.1\n"
+        "5000-6000 rw-p 00000000 00:00 0\n"
+    )
+    driver = HostMemoryDriver({} if kinds is None else {0x1000: kinds, 0x3000: (1, 3)})
+    monkeypatch.setattr(_asleep_nccl, "MAPS", str(maps))
+    monkeypatch.setattr(_asleep_nccl, "_open_driver", lambda: driver)
+    two = reveille.Communicator(1, 0, 0, 2, "paused", 484, 4)
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (two,))
+    if shared:
+        with pytest.raises(NotSupported, match="NCCL_CUMEM_HOST_ENABLE=0"):
+            reveille.sleep()
+    else:
+        reveille.sleep()
+        reveille.wake()
+    assert driver.released == ([] if kinds is None else [0x1000])
 
 
 class Saver:

@@ -102,7 +102,7 @@ PATH=$build/cli:$PATH RVL_LIBRARY_DIR=$build PYTHONPATH=$source/python timeout 3
 # The script for several cards, in small: its first run on cards is not its first.
 SMALL=1 PYTHON=$environment/bin/python RANKS=2 timeout 1200 "$build/cli/reveille" run --gpus 2 --device h100-80g \
     --keep-contents 128MiB -- bash "$source/tests/gpu_python/two_cards.sh" "$source/build/torch_two_cards" "$build" 1100 \
-    machine asleep nccl asleep_suspended killed links bucket store
+    machine asleep nccl killed links bucket store
 
 for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \

@@ -83,6 +83,11 @@ class Rank:
         need(self.cuda.cuMemsetD32_v2(U64(at or self.buffer), value, SZ(SIZE // 4)), "cuMemsetD32")
         need(self.cuda.cuCtxSynchronize(), "cuCtxSynchronize")
 
+    def renew(self):
+        """The buffer is freed, and another one made."""
+        need(self.cuda.cuMemFree_v2(U64(self.buffer)), "cuMemFree")
+        self.buffer = self._alloc()
+
     def word(self, at=None):
         value = C.c_uint32()
         need(self.cuda.cuMemcpyDtoH_v2(C.byref(value), U64((at or self.buffer) + SIZE // 2), SZ(4)), "cuMemcpyDtoH")
@@ -128,6 +133,24 @@ class Rank:
             if name.startswith(("/dev", "/memfd", "anon_inode", "socket")):
                 key = "fd " + re.sub(r"\d{3,}", "N", name)
                 found[key] = (found.get(key, (0, 0))[0] + 1, 0)
+        return found
+
+    def shared_host_memory(self):
+        """Bytes of mappings that the driver has here, by the properties of their allocation: what reveille.sleep() looks at."""
+        found = {}
+        for line in open("/proc/self/maps"):
+            words = line.split(None, 5)
+            if len(words) < 6 or not words[5].startswith("/dev/nvidia"):
+                continue
+            begin, end = (int(x, 16) for x in words[0].split("-"))
+            handle, properties = U64(), Prop()
+            answer = self.cuda.cuMemRetainAllocationHandle(C.byref(handle), P(begin))
+            if answer == 0:
+                need(self.cuda.cuMemGetAllocationPropertiesFromHandle(C.byref(properties), handle), "cuMemGetAllocationPropertiesFromHandle")
+                need(self.cuda.cuMemRelease(handle), "cuMemRelease")
+            key = f"{words[5].strip()}: handle types {properties.handles}, location {properties.loc}" if answer == 0 else f"answers {answer}"
+            count, size = found.get(key, (0, 0))
+            found[key] = (count + 1, size + end - begin)
         return found
 
     # NCCL
@@ -513,6 +536,7 @@ def suspended(r, communicators=1, graph=True):
     r.step("suspend")
     r.tell(suspended_mib=r.given.cards.used_mib())
     r.step("traces")
+    r.step("shared_host_memory")
 
 
 def works_again(r, graph=True):
@@ -651,6 +675,39 @@ def ipc_same_handle(r):
     r.step("fill", 9, ranks=[0])
     r.step("ipc_open", *handle, ranks=[1])
     r.step("theirs_is", 9, ranks=[1])
+
+
+def opened_after(r, sleepers, new):
+    """Nothing is open while these sleep. Then rank 1 opens what rank 0 gives: memory of before the sleep, or new."""
+    begun(r)
+    r.off(sleepers)
+    r.back(sleepers)
+    if new:
+        r.step("renew", ranks=[0])
+    r.step("fill", 9, ranks=[0])
+    r.step("ipc_open", *r.step("ipc_give", ranks=[0]), ranks=[1])
+    r.step("theirs_is", 9, ranks=[1])
+
+
+@case(2)
+def ipc_new_memory_after(r):
+    """Memory that is made after the wake."""
+    opened_after(r, [0, 1], True)
+
+
+@case(2)
+def ipc_old_memory_exporter_slept(r):
+    opened_after(r, [0], False)
+
+
+@case(2)
+def ipc_new_memory_exporter_slept(r):
+    opened_after(r, [0], True)
+
+
+@case(2)
+def ipc_old_memory_importer_slept(r):
+    opened_after(r, [1], False)
 
 
 @case(2)
