@@ -108,6 +108,9 @@ static const char lfm2[] = {
 static const char lfm2_moe[] = {
 #include "predict/llm/graph/lfm2_moe.inc"
     0};
+static const char granitemoe[] = {
+#include "predict/llm/graph/granitemoe.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -164,6 +167,8 @@ static const struct {
     {"hunyuan_v1_moe", {hunyuan, experts, hunyuan_moe}},
     {"lfm2", {qwen3, lfm2}},
     {"lfm2_moe", {qwen3, experts, lfm2, lfm2_moe}},
+    {"granitemoe", {granite, experts, granitemoe}},
+    {"granitemoeshared", {granite, experts, granitemoe}},
     {"mixtral", {experts, mixtral}},
     {"qwen2_moe", {experts, qwen2_moe}},
     {"qwen3_moe", {qwen3, experts}},
