@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""NCCL's communicators and a sleep: they give their memory back before it, and take it after the wake.
+"""NCCL's communicators and a sleep: their memory goes before it, and comes back after the wake.
 
-A communicator has memory of the other ranks open, and no process comes back to its GPU with that. Once
-it is paused, the memory of other GPUs is closed. Host memory that ranks share stays open: NCCL takes
-it where GPUs do not reach each other, from the driver (NCCL_CUMEM_HOST_ENABLE=1, its default) or as
-files. From the driver it is lost as well; files come back. So what the driver has mapped here of its
-own host memory is looked at, before anything is done that cannot be undone
+A communicator has memory of the other ranks open, and no process comes back to its GPU with that.
+Once it is paused, the memory of other GPUs is closed. Host memory that ranks share stays open: NCCL
+takes it where GPUs do not reach each other, from the driver (NCCL_CUMEM_HOST_ENABLE=1, its default)
+or as files. A process with the first is lost as well; files come back. So the host memory that the
+driver has mapped here is looked at before anything is done that cannot be undone
 (bench/gpu/driver/checkpoint_ranks.py, docs/sleep.md).
 """
 
@@ -48,14 +48,17 @@ class AllocationProp(ctypes.Structure):
 
 
 def refuse(found: Sequence[Communicator]) -> None:
-    """Raises NotSupported unless all that connect this process with others are paused, and no host memory is shared."""
+    """Raises NotSupported unless those that connect this process with others hold nothing of them.
+
+    So they are paused, and share no host memory of the driver.
+    """
     found = [each for each in found if each.size != 1]
     active = sum(each.state != "paused" for each in found)
     if active:
         raise NotSupported(
             f"{active} communicator{'s' if active > 1 else ''} of NCCL connect"
-            f"{'' if active > 1 else 's'} this process with others, and no process with their memory "
-            f"open comes back: {_remedy()}",
+            f"{'' if active > 1 else 's'} this process with others, and no process with their "
+            f"memory open comes back: {_remedy()}",
             tag=TAG,
         )
     if found and shares_host_memory():
@@ -72,13 +75,13 @@ def _remedy() -> str:
     nccl = loaded()
     if nccl is None or not nccl.can_suspend:
         return f"{destroy}; with NCCL {NEEDED} and later a sleep with group= pauses them"
-    return f"give group=, so that all ranks pause them, call pause(\"{TAG}\") on all, or {destroy}"
+    return f'give group=, so that all ranks pause them, call pause("{TAG}") on all, or {destroy}'
 
 
 def shares_host_memory() -> bool:
     """Whether host memory is mapped here that was made by the driver to be shared.
 
-    Its own properties tell, whichever process has made it. Other mappings have no allocation handle.
+    Its properties tell, whichever process has made it. Other mappings have no allocation handle.
     """
     driver = _open_driver()
     return driver is not None and any(
@@ -132,15 +135,18 @@ def paused(group: Group | None, look: Callable[[], None], timeout: float) -> Ite
 
 
 def resume(group: Group | None, timeout: float) -> None:
-    """Those that the sleep has paused, on all ranks. If it fails, they stay paused: resume("nccl") tries again."""
+    """Those that the sleep has paused, on all ranks.
+
+    If it fails, they stay paused: resume("nccl") tries again.
+    """
     pointers = [each for each in _ASLEEP_WITH if COMMUNICATORS.is_paused(each)]
     if group is not None:
         _ASLEEP_WITH.clear()
         _move("resume", "wake", pointers, group, timeout)
     elif pointers:
         LOGGER.warning(
-            'wake: %d communicators of NCCL stay paused, since wake() has no group=: call resume("%s", '
-            "group=...) on all ranks",
+            "wake: NCCL's communicators stay paused (%d), since wake() has no group=: call "
+            'resume("%s", group=...) on all ranks',
             len(pointers),
             TAG,
         )
@@ -150,7 +156,8 @@ def _active() -> list[int]:
     nccl = loaded()
     if nccl is None or not nccl.can_suspend:
         return []
-    return [each.pointer for each in COMMUNICATORS.all() if each.size != 1 and each.state == "active"]
+    known = COMMUNICATORS.all()
+    return [each.pointer for each in known if each.size != 1 and each.state == "active"]
 
 
 def _move(
