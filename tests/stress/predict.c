@@ -141,6 +141,8 @@ static void compare_holders(owner *o, const rvl_snapshot *snapshot, uint32_t ind
     EXPECT(by, sum_bytes, reserved_bytes);
     for (uint32_t i = 0; CALL(by, rvl_snapshot_get_line, snapshot, index, i, &line) == RVL_OK; i++)
         EXPECT_WITHIN(by, line.bytes, 1, reserved_bytes);
+    for (uint32_t i = 0; CALL(by, rvl_snapshot_get_call, snapshot, index, i, &line) == RVL_OK; i++)
+        EXPECT_WITHIN(by, line.bytes, 1, reserved_bytes);
 }
 
 static void compare_snapshot(owner *o, const rvl_snapshot *snapshot, uint64_t *peak_out)
