@@ -14,7 +14,7 @@ TORCH = {"region", "cuda_graph", "disable", "pause", "resume", "fits", "backup_o
          "HookContext", "HookStats"}  # fmt: skip
 
 # They start programs by the command, which is not here: tests/python/test_simulated.py.
-COMMAND = {"simulated", "SimulatedGPUs", "SimulatedRun"}
+COMMAND = {"simulated", "SimulatedGPUs", "SimulatedRun", "ProgramFailed"}
 
 
 class Names:
