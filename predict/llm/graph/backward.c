@@ -28,6 +28,22 @@ static void connect(rvli_graph *g, rvli_node *node, int i, const rvli_value *val
         g->leaves[value->leaf - 1].uses++;
 }
 
+/* There are thousands of them: what is counted is set when it comes, and not cleared before. */
+static void begin(rvli_node *node, rvli_backward_fn backward, uint8_t input_count)
+{
+    node->backward = backward;
+    node->input_count = input_count;
+    node->kept_count = 0;
+    node->part_count = 0;
+    node->steps = 1;
+    node->host_bytes = 0;
+    node->number = 0;
+    node->frame = NULL;
+    node->gradient = NULL;
+    for (int i = 0; i < input_count; i++)
+        node->input[i] = (rvli_input){0};
+}
+
 rvli_node *rvli_node_make(rvli_graph *g, rvli_backward_fn backward, rvli_value *const *inputs,
                           uint8_t input_count)
 {
@@ -43,11 +59,9 @@ rvli_node *rvli_node_make(rvli_graph *g, rvli_backward_fn backward, rvli_value *
     }
     if (node == NULL)
         return NULL;
-    *node = (rvli_node){.before = g->last,
-                        .backward = backward,
-                        .unit = g->unit,
-                        .input_count = input_count,
-                        .steps = 1};
+    begin(node, backward, input_count);
+    node->before = g->last;
+    node->unit = g->unit;
     if (g->again != NULL)
         return node;
     g->last = node;
@@ -92,7 +106,7 @@ void rvli_node_keep(rvli_graph *g, rvli_node *node, const rvli_value *value)
             g->frame->refs++;
         }
         g->frame->kept_count++;
-        node->kept_count++;
+        node->kept[node->kept_count++] = NULL;
     } else {
         keep_here(g, node, value);
     }
@@ -104,7 +118,6 @@ rvli_value *rvli_node_gives(rvli_graph *g, rvli_node *node, rvli_value *value)
         return value;
     value->learns = true;
     value->node = g->again == NULL ? node : NULL;
-    node->output = value->shape;
     return value;
 }
 

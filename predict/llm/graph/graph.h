@@ -110,7 +110,6 @@ struct rvli_node {
     rvli_value *gradient;               /* of what it gave, as far as it has come */
     rvli_value *parts[RVLI_INPUTS_MAX]; /* the same, of a node that gives several */
     uint8_t part_count;
-    rvli_shape output;
     rvli_input input[RVLI_INPUTS_MAX];
     rvli_storage *kept[RVLI_KEPT_MAX];
 };

@@ -341,6 +341,8 @@ static void divide(rvli_graph *g, rvli_value *const *x, uint8_t count, rvli_valu
     shape.elements /= count;
     shape.width /= count;
     rvli_node *node = rvli_node_make(g, chunk_backward, x, 1);
+    for (uint8_t i = 0; i < count && node != NULL; i++)
+        node->parts[i] = NULL;
     if (node != NULL)
         node->part_count = count;
     for (uint8_t i = 0; i < count; i++) {
