@@ -27,6 +27,7 @@ fail() {
 site=$root/opt/reveille
 rm -rf "$site"
 python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
+    --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 \
     --target "$site" "$wheel"
 inside() { # LINE
     "$source/scripts/foreign-run" "$root" --bind "$source" PYTHONPATH=/opt/reveille PYTHONDONTWRITEBYTECODE=1 \
