@@ -4,7 +4,7 @@
  *
  * A B+ tree with nodes of a few cache lines: a level costs about one cache miss, where a
  * red-black tree pays one for every doubling of its size. Measured against both before it was
- * chosen: docs/decisions.md. Not thread-safe: the owner locks.
+ * chosen: docs/decisions/core.md. Not thread-safe: the owner locks.
  */
 #ifndef RVL_BASE_ADDRMAP_H
 #define RVL_BASE_ADDRMAP_H

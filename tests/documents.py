@@ -310,7 +310,7 @@ def check_page(page, source, reveille, libraries, helps, update, pytorch=None):
 
 
 def check_links(pages, source):
-    """Links between pages and to headings; and that the index leads to each page of docs."""
+    """Links between pages and to headings; and that the index leads to each page of docs, or docs/X.md to those in docs/X."""
     count = 0
     by_path = {page.path.resolve(): page for page in pages}
     for page in pages:
@@ -324,11 +324,15 @@ def check_links(pages, source):
                 page.fault(at, f"a link to {target}, which has no such heading")
     index = by_path.get((source / INDEX).resolve())
     if index:
-        reached = {(index.path.parent / target.split("#")[0]).resolve() for _, target in index.links()}
         for path, page in by_path.items():
-            if page is not index and page.name.startswith("docs/") and path not in reached:
-                index.fault(0, f"does not lead to {page.name}")
+            leads = by_path.get(path.parent.with_suffix(".md"), index)
+            if page is not index and page.name.startswith("docs/") and path not in reached_from(leads):
+                leads.fault(0, f"does not lead to {page.name}")
     return count
+
+
+def reached_from(page):
+    return {(page.path.parent / target.split("#")[0]).resolve() for _, target in page.links()}
 
 
 def check_picture(reveille, source, update):

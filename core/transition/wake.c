@@ -4,9 +4,9 @@
  *
  * The caller's thread creates and maps everything, so lack of device memory is answered at once and
  * changes nothing. It does so before the first copy: between copies such calls took a millisecond
- * each, on one card (docs/decisions.md). A thread of the library then queues the contents batch by
- * batch, some ahead of the one it waits for, compares digests, and flips states: an allocation's
- * event is its state.
+ * each, on one card (docs/decisions/core.md). A thread of the library then queues the contents
+ * batch by batch, some ahead of the one it waits for, compares digests, and flips states: an
+ * allocation's event is its state.
  *
  * What was handed over is in use and is never taken back. If a later batch fails, only the rest is
  * undone, and a second resume goes on with it.

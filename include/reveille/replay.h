@@ -58,7 +58,7 @@ typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, b
 
 /*
  * The part of a device that a run is to leave free: more than what predictions are known to miss
- * (docs/decisions.md has the sum).
+ * (docs/decisions/replay.md has the sum).
  */
 #define RVL_HEADROOM_USUAL_PERCENT 3.0
 
