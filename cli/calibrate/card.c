@@ -131,7 +131,7 @@ bool card_has_time(const card *it)
     return now_ns() - it->began_ns < MEASURING_NS;
 }
 
-/* The driver clears what was released at some 400 GiB/s (docs/fidelity.md). */
+/* The driver clears what was released at some 400 GiB/s (docs/fidelity/transitions.md). */
 void settle(uint64_t released_bytes)
 {
     sleep_ms(100 + (unsigned)(released_bytes / GIB) * 5);

@@ -443,7 +443,8 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_host(all, model, waits) ? BIT(host_alloc) | BIT(host_start) : 0;
     known |= fit_first(all, waits) ? BIT(host_first) : 0;
     known |= fit_clear(all, model, waits) ? BIT(clear) : 0;
-    if (waits->clear.fs_per_byte > 0) { /* nothing takes longer meanwhile (docs/fidelity.md) */
+    if (waits->clear.fs_per_byte >
+        0) { /* nothing takes longer meanwhile (docs/fidelity/transitions.md) */
         waits->idle_clearing = waits->unmap_clearing = waits->release_clearing = (rvl_cost){0};
         known |= BIT(idle_clearing) | BIT(unmap_clearing) | BIT(release_clearing);
     }

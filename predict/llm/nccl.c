@@ -2,10 +2,10 @@
 /*
  * NCCL's own buffers, by the communicators that a rank has.
  *
- * Measured with two ranks on H200s with NVLink, without NVLS (docs/fidelity.md, "What NCCL takes").
- * A communicator takes memory for its channels when it is made, more with its first collective, and
- * other memory with its first send. Kernels' stacks and the like come once in a process. Other
- * numbers of ranks are taken to cost the same: that has not been measured.
+ * Measured with two ranks on H200s with NVLink, without NVLS (docs/fidelity/libraries.md, "What
+ * NCCL takes"). A communicator takes memory for its channels when it is made, more with its first
+ * collective, and other memory with its first send. Kernels' stacks and the like come once in a
+ * process. Other numbers of ranks are taken to cost the same: that has not been measured.
  */
 #include "predict/llm/llm_internal.h"
 

@@ -8,7 +8,7 @@
  * that are missing, side by side: 2 MiB and more are pages of their own, fewer lie in a page beside
  * those of other graphs, where a page has room. A context has a page of either kind, nearly empty.
  *
- * docs/fidelity.md ("What graphs take") has the readings of cards that this was found in.
+ * docs/fidelity/libraries.md ("What graphs take") has the readings of cards that this was found in.
  */
 #ifndef RVL_SIMCUDA_GRAPH_SHARE_H
 #define RVL_SIMCUDA_GRAPH_SHARE_H

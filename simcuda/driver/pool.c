@@ -30,7 +30,7 @@ typedef struct block {
  * needs new memory. How far it is behind is not known, so each pool has another one, the late one,
  * for the other end: there free neighbours are joined only where the program waits. It gets the
  * same calls, and counts without taking memory. The card lies between the two: in the one program
- * that was compared (docs/fidelity.md), about in the middle.
+ * that was compared (docs/fidelity/programs.md), about in the middle.
  */
 struct CUmemPoolHandle_st {
     CUmemoryPool next;

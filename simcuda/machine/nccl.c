@@ -3,7 +3,7 @@
  * The memory that NCCL takes on a device for a process, as external memory, "NCCL of NAME[PID]".
  *
  * Measured on two H200s with NVLink, CUDA 13.0, NCCL 2.28.9, without NVLS, by bench/gpu/driver
- * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity.md, "What NCCL takes"): a
+ * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity/libraries.md, "What NCCL takes"): a
  * communicator of two ranks has 196 MiB when it is made, and 288 more from its first collective on.
  * A process's first brings another 190 MiB, which stay, and the first collective 190 (186 for an
  * all-reduce, 4 for a broadcast). 90 of them are what assert() needs, which PyTorch has already

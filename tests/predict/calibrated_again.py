@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Two profiles against what two cards did later, on other machines: a table in docs/fidelity.md.
+"""Two profiles against what two cards did later, on other machines: a table in docs/fidelity/transitions.md.
 
     calibrated_again.py REVEILLE SOURCE_DIR [--update]
 
@@ -67,10 +67,10 @@ def table(reveille, source):
 
 
 def main(reveille, folder, update=None):
-    page = Path(folder) / "docs/fidelity.md"
+    page = Path(folder) / "docs/fidelity/transitions.md"
     text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"calibrated_again.py: docs/fidelity.md lacks {BEGIN} or {END}")
+        sys.exit(f"calibrated_again.py: docs/fidelity/transitions.md lacks {BEGIN} or {END}")
     before, rest = text.split(BEGIN)
     kept, behind = rest.split(END)
     made = "\n\n" + table(reveille, Path(folder)) + "\n\n"
@@ -79,7 +79,7 @@ def main(reveille, folder, update=None):
         return 0
     if kept == made:
         return 0
-    print(f"docs/fidelity.md has{kept}and it comes out as{made}"
+    print(f"docs/fidelity/transitions.md has{kept}and it comes out as{made}"
           "Run tests/predict/calibrated_again.py with --update, and explain the change there.")
     return 1
 

@@ -5,7 +5,7 @@
     megatron_truth.py REVEILLE [FOLDER]      FOLDER: where the readings are; default: tests/simcuda/truth
 
 The programs are tests/simcuda/programs/megatron_train.py on simulated H200s (tests/simcuda/megatron.sh made the figures).
-Prints a table for docs/fidelity.md, and ends with 1 where a prediction is beyond its bounds.
+Prints a table for docs/fidelity/megatron.md, and ends with 1 where a prediction is beyond its bounds.
 """
 
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Published figures of stages beside what the command predicts for them: a table in docs/fidelity.md.
+"""Published figures of stages beside what the command predicts for them: a table in docs/fidelity/published.md.
 
     published_stages.py REVEILLE SOURCE_DIR [--update]
 
@@ -65,11 +65,11 @@ def table(reveille, source, cases):
 
 def main(reveille, folder, update=None):
     source = Path(folder)
-    page = source / "docs/fidelity.md"
+    page = source / "docs/fidelity/published.md"
     text = page.read_text(encoding="utf-8")
     cases = json.loads((source / "tests/predict/published_stages.json").read_text(encoding="utf-8"))
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"published_stages.py: docs/fidelity.md lacks {BEGIN} or {END}")
+        sys.exit(f"published_stages.py: docs/fidelity/published.md lacks {BEGIN} or {END}")
     before, rest = text.split(BEGIN)
     kept, behind = rest.split(END)
     made = "\n\n" + table(reveille, source, cases) + "\n\n"
@@ -82,7 +82,7 @@ def main(reveille, folder, update=None):
     if kept != made and not drifted:
         print("the table has rows that are not in tests/predict/published_stages.json, or lacks some")
     if kept != made:
-        print("docs/fidelity.md: run tests/predict/published_stages.py with --update, and explain the change")
+        print("docs/fidelity/published.md: run tests/predict/published_stages.py with --update, and explain the change")
     return 0 if kept == made else 1
 
 

@@ -7,7 +7,7 @@
 The programs are tests/simcuda/programs/train.py with FSDP2 on two ranks or DDP on one, bf16 and AdamW. card: two H200s; simulated: two
 simulated ones (--out of that program), for what has not run on a card. terms: the formulas of docs/model.md added up, which is what `--given
 cached=0` leaves. program: the step as a program, which is the default. --bucket-freed: what was read is that of
-a second forward pass without DDP's first bucket (with it, it ends with more allocated than the third). Prints a table for docs/fidelity.md, and ends
+a second forward pass without DDP's first bucket (with it, it ends with more allocated than the third). Prints a table for docs/fidelity/training.md, and ends
 with 1 where the program is beyond its bounds. --families: prints for docs/model.md how far the program was at most of each family.
 """
 

@@ -15,7 +15,7 @@ import time
 
 RANKS = 3
 LIMIT_S = 120
-MADE = 196 << 20  # docs/fidelity.md, of two ranks and more
+MADE = 196 << 20  # docs/fidelity/libraries.md, of two ranks and more
 COLLECTIVE = 288 << 20
 FLOAT32 = 7
 

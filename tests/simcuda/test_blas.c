@@ -30,7 +30,8 @@
 #define TRANSPOSED 3 /* CUBLASLT_MATMUL_DESC_TRANSA */
 #define COMPUTE 68   /* CUBLAS_COMPUTE_32F */
 #define NODES_MOST 8
-#define MANY 4096 /* products of a graph: with one stream it takes 12 MiB (docs/fidelity.md) */
+#define MANY                                                                                       \
+    4096 /* products of a graph: with one stream it takes 12 MiB (docs/fidelity/libraries.md) */
 
 /* Its header needs the runtime's, which not every package has. */
 typedef struct handle handle;

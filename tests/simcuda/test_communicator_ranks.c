@@ -33,7 +33,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define SECOND_NS UINT64_C(1000000000)
 #define WEIGHTS (32 * MIB)
-#define MADE (196 * MIB) /* docs/fidelity.md, a communicator of ranks */
+#define MADE (196 * MIB) /* docs/fidelity/libraries.md, a communicator of ranks */
 #define ROOM (64 * MIB)
 #define VOTE_LIMIT_MS 20000
 #define SHORT_NS SECOND_NS /* to wait in NCCL for a rank that does not come */

@@ -23,7 +23,7 @@
 #define GPUS 2
 #define MIB (UINT64_C(1) << 20)
 #define WEIGHTS (32 * MIB)
-#define MADE (196 * MIB) /* docs/fidelity.md, a communicator of two ranks */
+#define MADE (196 * MIB) /* docs/fidelity/libraries.md, a communicator of two ranks */
 #define ROOM (64 * MIB)
 #define TIMEOUT_NS UINT64_C(30000000000)
 #define SHORT_NS UINT64_C(200000000)

@@ -76,7 +76,7 @@ static void check_refused(rvli_image_error got, rvli_image_error expected)
 static void check_entry(const char *name, unsigned registers, unsigned shared_bytes,
                         unsigned local_bytes, unsigned threads_most)
 {
-    const rvli_entry *entry = rvli_image_entry(&image, name);
+    const rvli_kernel_entry *entry = rvli_image_entry(&image, name);
     assert_non_null(entry);
     assert_int_equal(entry->registers, registers);
     assert_int_equal(entry->shared_bytes, shared_bytes);
@@ -86,7 +86,7 @@ static void check_entry(const char *name, unsigned registers, unsigned shared_by
 
 static unsigned arguments_of(const char *name)
 {
-    const rvli_entry *entry = rvli_image_entry(&image, name);
+    const rvli_kernel_entry *entry = rvli_image_entry(&image, name);
     assert_non_null(entry);
     return entry->argument_bytes;
 }
@@ -237,7 +237,7 @@ static void ptx_says_what_its_directives_say(void **state)
         check_entry("add", RVLI_REGISTERS_ASSUMED, 0, 0, 0);
         assert_int_equal(arguments_of("work"), 8);
         assert_int_equal(arguments_of("add"), 32); /* at 0, 8, 16 and 24 */
-        const rvli_entry *add = rvli_image_entry(&image, "add");
+        const rvli_kernel_entry *add = rvli_image_entry(&image, "add");
         assert_int_equal(add->required[0], 32);
         assert_int_equal(add->required[2], 1);
         assert_int_equal(add->constant_bytes, 4);

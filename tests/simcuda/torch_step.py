@@ -4,7 +4,7 @@
 
 PYTHON has PyTorch's CUDA build (torch.sh installs one), REVEILLE is in a build tree with cuBLAS's header. Runs the
 step at full scale, staged and with --together, compares what the driver said at the end of each
-stage with what a card said (traces/recorded, bench/results), and prints the tables of docs/fidelity.md. Fails where a
+stage with what a card said (traces/recorded, bench/results), and prints the tables of docs/fidelity/programs.md. Fails where a
 stage is off by more than 0.5 %, or where the step itself has failed. No host memory is needed: nothing there is backed up.
 """
 

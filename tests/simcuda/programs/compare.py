@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Holds programs on simulated GPUs against a card: compare.py CARD.json SIMULATED.json [NAME...].
 
-Both are of run.py. Prints a table for docs/fidelity.md, and ends with 1 where a stage is further
+Both are of run.py. Prints a table for docs/fidelity/programs.md, and ends with 1 where a stage is further
 off than its bound, a fact differs (which batches failed), or a program of the card is missing.
 With names, only these are looked at.
 compare.py --self shows that each of those is found.

@@ -3,7 +3,7 @@
 
 Both are of run.py, with STAGES_BLOCKING=1. Each time is divided by what a fixed piece of work takes
 on its own machine, so that a slower processor does not look like a dearer simulation. Prints a
-table for docs/fidelity.md, and ends with 1 where a program takes more than 1.5 times as much, or is
+table for docs/fidelity/programs.md, and ends with 1 where a program takes more than 1.5 times as much, or is
 missing.
 cost.py --self shows that each of those is found.
 """
