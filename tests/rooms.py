@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Rooms of the tree: each includes headers of its own and of rooms below, and never of one above.
 
-rooms.py SOURCE    fails with a line for each include that climbs, and for each file in no room
+rooms.py SOURCE    fails with a line for each include that climbs, for each file in no room, and for each type that
+                   headers of two rooms define
 rooms.py --self    fails unless made-up includes are judged rightly
 
 docs/architecture.md draws the same layers.
@@ -111,6 +112,22 @@ def check(source):
     return seen, faults
 
 
+TYPE = re.compile(r"^(?:\} (rvli_\w+);|typedef (?:struct|enum|union) \w+ (rvli_\w+);)", re.MULTILINE)
+
+
+def types_of_two_rooms(source):
+    """Types that two headers of different folders define: one word, one meaning."""
+    found = {}
+    for path in sorted(source.rglob("*.h")):
+        name = path.relative_to(source)
+        if name.parts[0] in ("build", "tests"):
+            continue
+        for match in TYPE.finditer(path.read_text(encoding="utf-8")):
+            found.setdefault(match[1] or match[2], {}).setdefault(name.parent.as_posix(), name.as_posix())
+    return [f"{' and '.join(places.values())}: both have a {kind}"
+            for kind, places in sorted(found.items()) if len(places) > 1]
+
+
 def check_itself():
     cases = [
         ("core", "base/error.h", False), ("core", "core/tables.h", False),
@@ -136,7 +153,9 @@ def main():
         for case in wrong:
             print(f"judged wrongly: {case}")
         return 1 if wrong else 0
-    seen, faults = check(Path(sys.argv[1]).resolve())
+    source = Path(sys.argv[1]).resolve()
+    seen, faults = check(source)
+    faults += types_of_two_rooms(source)
     for fault in faults:
         print(fault)
     print(f"{seen} includes, {len(faults)} faults")

@@ -49,7 +49,7 @@ static bool should_split(const rvli_allocator *allocator, const rvli_bucket *buc
 /* ---- Life ---- */
 
 void rvli_allocator_init(rvli_allocator *allocator, const rvli_settings *settings,
-                         const uint64_t *streams, rvli_change_fn change, void *owner)
+                         const uint64_t *streams, rvli_snapshot_change_fn change, void *owner)
 {
     *allocator = (rvli_allocator){.settings = *settings,
                                   .range_bytes = RANGE_BYTES_UNKNOWN,
@@ -64,7 +64,7 @@ void rvli_allocator_destroy(rvli_allocator *allocator)
 {
     rvli_pool_destroy(&allocator->blocks);
     while (allocator->ranges != NULL) {
-        rvli_range *range = allocator->ranges;
+        rvli_snapshot_range *range = allocator->ranges;
         allocator->ranges = range->next;
         free(range);
     }

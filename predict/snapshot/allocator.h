@@ -23,7 +23,7 @@
 #define RVLI_ROUND_LARGE (UINT64_C(2) << 20)
 
 /* What happens to segments, as trace entries call it. */
-typedef enum rvli_change {
+typedef enum rvli_snapshot_change {
     RVLI_CHANGE_ALLOC,
     RVLI_CHANGE_FREE,
     RVLI_CHANGE_MAP,
@@ -31,14 +31,14 @@ typedef enum rvli_change {
     RVLI_CHANGE_RANGE,    /* addresses are reserved: of no entry */
     RVLI_CHANGE_COMPLETE, /* a pending block was waited for; addr: its event */
     RVLI_CHANGE_CATCH_UP  /* the model is off the recording; the owner does what that has left */
-} rvli_change;
+} rvli_snapshot_change;
 
 /*
  * Told of each change. Of RVLI_CHANGE_ALLOC and RVLI_CHANGE_RANGE the answer is the address, 0: the
  * owner knows of none, and the change does not happen. Other answers are ignored.
  */
-typedef uint64_t (*rvli_change_fn)(void *owner, rvli_change change, uint64_t addr, uint64_t size,
-                                   uint32_t stream);
+typedef uint64_t (*rvli_snapshot_change_fn)(void *owner, rvli_snapshot_change change, uint64_t addr,
+                                            uint64_t size, uint32_t stream);
 
 /* Bytes at an instant. reserved = allocated + pending + free_bytes. */
 typedef struct rvli_bytes {
@@ -83,7 +83,7 @@ typedef struct rvli_allocator {
     uint64_t allowed_bytes;  /* by the memory fraction; 0: not set */
     uint64_t range_bytes;    /* of a new range of addresses, before rounding */
     const uint64_t *streams; /* as recorded, by index */
-    rvli_change_fn change;
+    rvli_snapshot_change_fn change;
     void *owner;
     rvli_bytes bytes;
     uint64_t retries;
@@ -91,7 +91,7 @@ typedef struct rvli_allocator {
     bool misplaced; /* the last request was not where the recording has it */
     rvli_pool blocks;
     rvli_cached_block *pending; /* linked by left (before) and right (after) */
-    rvli_range *ranges;
+    rvli_snapshot_range *ranges;
     rvli_bucket *buckets;
     uint32_t bucket_count;
     rvli_intmap bucket_numbers; /* bucket + 1 by side and stream, where there are many */
@@ -105,7 +105,7 @@ typedef struct rvli_allocator {
 } rvli_allocator;
 
 void rvli_allocator_init(rvli_allocator *allocator, const rvli_settings *settings,
-                         const uint64_t *streams, rvli_change_fn change, void *owner);
+                         const uint64_t *streams, rvli_snapshot_change_fn change, void *owner);
 void rvli_allocator_destroy(rvli_allocator *allocator);
 
 /* Sets what the device has; 0: without bound. A memory fraction counts from it. */

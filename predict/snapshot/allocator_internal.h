@@ -60,8 +60,8 @@ rvl_status rvli_unmap(rvli_allocator *allocator, rvli_cached_block *block);
 uint64_t rvli_whole_pages(const rvli_cached_block *block, uint64_t *first_out);
 
 /* Adds a range of addresses with one unmapped block. As rvli_expand(). */
-rvl_status rvli_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t base, uint64_t size,
-                          rvli_cached_block **block_out);
+rvl_status rvli_snapshot_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t base,
+                                   uint64_t size, rvli_cached_block **block_out);
 
 /* Maps the first size bytes of an unmapped block, which becomes a free one. As rvli_expand(). */
 rvl_status rvli_map(rvli_allocator *allocator, rvli_cached_block *block, uint64_t size,

@@ -20,13 +20,13 @@ typedef enum rvli_block_use {
 } rvli_block_use;
 
 /* A range of addresses of which pages are mapped as they are needed. */
-typedef struct rvli_range {
-    struct rvli_range *next;
-    struct rvli_range *prev;
+typedef struct rvli_snapshot_range {
+    struct rvli_snapshot_range *next;
+    struct rvli_snapshot_range *prev;
     uint64_t base;
     uint64_t size;
     uint64_t page;
-} rvli_range;
+} rvli_snapshot_range;
 
 typedef struct rvli_cached_block {
     uint64_t addr;
@@ -38,11 +38,11 @@ typedef struct rvli_cached_block {
     uint64_t size;
     struct rvli_cached_block *prev;
     struct rvli_cached_block *next;
-    uint64_t requested;    /* live and pending */
-    rvli_range *range;     /* NULL: a segment of its own */
-    uint64_t releasable;   /* free: bytes that empty_cache would give back */
-    uint64_t calls_before; /* free: searches of its pool before it was put there */
-    uint64_t event;        /* live: the entry that allocated it */
+    uint64_t requested;         /* live and pending */
+    rvli_snapshot_range *range; /* NULL: a segment of its own */
+    uint64_t releasable;        /* free: bytes that empty_cache would give back */
+    uint64_t calls_before;      /* free: searches of its pool before it was put there */
+    uint64_t event;             /* live: the entry that allocated it */
     uint32_t bucket;
     uint8_t use; /* rvli_block_use */
     bool mapped;

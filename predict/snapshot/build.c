@@ -4,22 +4,23 @@
 
 #include "predict/snapshot/machine.h"
 
-static rvli_table *table_of(rvli_machine *machine, rvli_table_name name)
+static rvli_table *table_of(rvli_pickle_machine *machine, rvli_table_name name)
 {
     return &machine->tables[name];
 }
 
-static rvli_pickle_container *container_of(rvli_machine *machine, const rvli_pickle_value *value)
+static rvli_pickle_container *container_of(rvli_pickle_machine *machine,
+                                           const rvli_pickle_value *value)
 {
     rvli_pickle_container *containers = table_of(machine, RVLI_TABLE_CONTAINERS)->data;
     return &containers[value->integer];
 }
 
-rvl_status rvli_build_container(rvli_machine *machine, rvli_pickle_type type,
+rvl_status rvli_build_container(rvli_pickle_machine *machine, rvli_pickle_type type,
                                 rvli_pickle_value *value_out)
 {
     rvli_table *table = table_of(machine, RVLI_TABLE_CONTAINERS);
-    rvl_status status = rvli_machine_room(machine, table, 1);
+    rvl_status status = rvli_pickle_room(machine, table, 1);
     if (status != RVL_OK)
         return status;
     ((rvli_pickle_container *)table->data)[table->count] = (rvli_pickle_container){0};
@@ -29,7 +30,7 @@ rvl_status rvli_build_container(rvli_machine *machine, rvli_pickle_type type,
 
 /* ---- Numbers for streams and pools ---- */
 
-static rvl_status stream_index(rvli_machine *machine, uint64_t stream, uint32_t *index_out)
+static rvl_status stream_index(rvli_pickle_machine *machine, uint64_t stream, uint32_t *index_out)
 {
     rvli_table *table = table_of(machine, RVLI_TABLE_STREAMS);
     const uint64_t *streams = table->data;
@@ -37,9 +38,9 @@ static rvl_status stream_index(rvli_machine *machine, uint64_t stream, uint32_t 
     while (i < table->count && streams[i] != stream)
         i++;
     if (i == UINT16_MAX)
-        return rvli_machine_refuse(machine, "more than 65535 streams: not a snapshot");
+        return rvli_pickle_refuse(machine, "more than 65535 streams: not a snapshot");
     if (i == table->count) {
-        rvl_status status = rvli_machine_room(machine, table, 1);
+        rvl_status status = rvli_pickle_room(machine, table, 1);
         if (status != RVL_OK)
             return status;
         ((uint64_t *)table->data)[table->count++] = stream;
@@ -49,7 +50,7 @@ static rvl_status stream_index(rvli_machine *machine, uint64_t stream, uint32_t 
     return RVL_OK;
 }
 
-static rvl_status pool_index(rvli_machine *machine, const rvli_pickle_value *tuple,
+static rvl_status pool_index(rvli_pickle_machine *machine, const rvli_pickle_value *tuple,
                              uint16_t *index_out)
 {
     rvli_table *table = table_of(machine, RVLI_TABLE_POOLS);
@@ -58,16 +59,16 @@ static rvl_status pool_index(rvli_machine *machine, const rvli_pickle_value *tup
     uint32_t i = 0;
     if (tuple->type != RVLI_PICKLE_TUPLE || tuple->length != 2 ||
         items[tuple->at].type != RVLI_PICKLE_INT || items[tuple->at + 1].type != RVLI_PICKLE_INT)
-        return rvli_machine_refuse(machine, "a pool's id is no pair of integers");
+        return rvli_pickle_refuse(machine, "a pool's id is no pair of integers");
     id.first = (int64_t)items[tuple->at].integer;
     id.second = (int64_t)items[tuple->at + 1].integer;
     const rvli_pool_id *pools = table->data;
     while (i < table->count && (pools[i].first != id.first || pools[i].second != id.second))
         i++;
     if (i == UINT16_MAX)
-        return rvli_machine_refuse(machine, "more than 65535 pools: not a snapshot");
+        return rvli_pickle_refuse(machine, "more than 65535 pools: not a snapshot");
     if (i == table->count) {
-        rvl_status status = rvli_machine_room(machine, table, 1);
+        rvl_status status = rvli_pickle_room(machine, table, 1);
         if (status != RVL_OK)
             return status;
         ((rvli_pool_id *)table->data)[table->count++] = id;
@@ -78,30 +79,31 @@ static rvl_status pool_index(rvli_machine *machine, const rvli_pickle_value *tup
 
 /* ---- Dicts that are rows ---- */
 
-static rvl_status unsigned_of(rvli_machine *machine, const rvli_pickle_value *value,
+static rvl_status unsigned_of(rvli_pickle_machine *machine, const rvli_pickle_value *value,
                               uint64_t *number_out)
 {
     if (value->type != RVLI_PICKLE_INT || value->negative)
-        return rvli_machine_refuse(machine, "an address or a size is no integer of 0 to 2^64 - 1");
+        return rvli_pickle_refuse(machine, "an address or a size is no integer of 0 to 2^64 - 1");
     *number_out = value->integer;
     return RVL_OK;
 }
 
-static rvl_status time_of(rvli_machine *machine, const rvli_pickle_value *value, int64_t *time_out)
+static rvl_status time_of(rvli_pickle_machine *machine, const rvli_pickle_value *value,
+                          int64_t *time_out)
 {
     if (value->type != RVLI_PICKLE_INT)
-        return rvli_machine_refuse(machine, "time_us is no integer");
+        return rvli_pickle_refuse(machine, "time_us is no integer");
     *time_out = (int64_t)value->integer;
     return RVL_OK;
 }
 
-rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, uint8_t word,
+rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *row, uint8_t word,
                                   const rvli_pickle_value *value)
 {
     switch (word) {
     case RVLI_WORD_TRACE_ACTION:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_machine_refuse(machine, "an entry's action is no string");
+            return rvli_pickle_refuse(machine, "an entry's action is no string");
         if (value->word >= RVLI_WORD_ACTION_ALLOC && value->word <= RVLI_WORD_ACTION_USER_DEFINED)
             row->action = (uint8_t)(value->word - RVLI_WORD_ACTION_ALLOC + RVLI_ACTION_ALLOC);
         return RVL_OK;
@@ -114,7 +116,7 @@ rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, ui
         return time_of(machine, value, &row->time_us);
     case RVLI_WORD_STREAM:
         if (value->type != RVLI_PICKLE_INT)
-            return rvli_machine_refuse(machine, "a stream is no integer");
+            return rvli_pickle_refuse(machine, "a stream is no integer");
         return stream_index(machine, value->integer, &row->stream);
     case RVLI_WORD_POOL_ID:
         if (value->type == RVLI_PICKLE_NONE)
@@ -134,7 +136,7 @@ rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, ui
 /*
  * Entries of unknown actions are skipped: what their fields hold is nobody's business.
  */
-static rvl_status set_event(rvli_machine *machine, rvli_event_row *row,
+static rvl_status set_event(rvli_pickle_machine *machine, rvli_event_row *row,
                             const rvli_pickle_value *pairs, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i += 2) {
@@ -156,17 +158,17 @@ static rvl_status set_event(rvli_machine *machine, rvli_event_row *row,
     return RVL_OK;
 }
 
-static rvl_status state_of(rvli_machine *machine, const rvli_pickle_value *value,
+static rvl_status state_of(rvli_pickle_machine *machine, const rvli_pickle_value *value,
                            uint32_t *state_out)
 {
     if (value->type != RVLI_PICKLE_TEXT)
-        return rvli_machine_refuse(machine, "a block's state is no string");
+        return rvli_pickle_refuse(machine, "a block's state is no string");
     if (value->word >= RVLI_WORD_BLOCK_ACTIVE && value->word <= RVLI_WORD_BLOCK_INACTIVE)
         *state_out = (uint32_t)value->word - RVLI_WORD_BLOCK_ACTIVE + RVLI_BLOCK_ACTIVE;
     return RVL_OK;
 }
 
-static rvl_status set_block_field(rvli_machine *machine, rvli_block_row *row, uint8_t word,
+static rvl_status set_block_field(rvli_pickle_machine *machine, rvli_block_row *row, uint8_t word,
                                   const rvli_pickle_value *value)
 {
     switch (word) {
@@ -188,7 +190,7 @@ static rvl_status set_block_field(rvli_machine *machine, rvli_block_row *row, ui
     }
 }
 
-static rvl_status set_block(rvli_machine *machine, rvli_block_row *row,
+static rvl_status set_block(rvli_pickle_machine *machine, rvli_block_row *row,
                             const rvli_pickle_value *pairs, uint32_t count)
 {
     rvl_status status = RVL_OK;
@@ -199,7 +201,7 @@ static rvl_status set_block(rvli_machine *machine, rvli_block_row *row,
     return status;
 }
 
-static rvl_status set_annotation_field(rvli_machine *machine, rvli_annotation_row *row,
+static rvl_status set_annotation_field(rvli_pickle_machine *machine, rvli_annotation_row *row,
                                        uint8_t word, const rvli_pickle_value *value)
 {
     switch (word) {
@@ -207,18 +209,18 @@ static rvl_status set_annotation_field(rvli_machine *machine, rvli_annotation_ro
         return time_of(machine, value, &row->time_us);
     case RVLI_WORD_STAGE:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_machine_refuse(machine, "an annotation's stage is no string");
+            return rvli_pickle_refuse(machine, "an annotation's stage is no string");
         row->start = value->word == RVLI_WORD_START;
         return RVL_OK;
     case RVLI_WORD_NAME:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_machine_refuse(machine, "an annotation's name is no string");
+            return rvli_pickle_refuse(machine, "an annotation's name is no string");
         row->name_at = value->at;
         row->name_length = value->length;
         return RVL_OK;
     case RVLI_WORD_DEVICE:
         if (value->type != RVLI_PICKLE_INT)
-            return rvli_machine_refuse(machine, "an annotation's device is no integer");
+            return rvli_pickle_refuse(machine, "an annotation's device is no integer");
         row->device = (int32_t)value->integer;
         return RVL_OK;
     default:
@@ -226,7 +228,7 @@ static rvl_status set_annotation_field(rvli_machine *machine, rvli_annotation_ro
     }
 }
 
-static rvl_status set_annotation(rvli_machine *machine, rvli_annotation_row *row,
+static rvl_status set_annotation(rvli_pickle_machine *machine, rvli_annotation_row *row,
                                  const rvli_pickle_value *pairs, uint32_t count)
 {
     rvl_status status = RVL_OK;
@@ -270,7 +272,7 @@ static bool is_row(uint32_t kind)
     return kind == RVLI_KIND_EVENT || kind == RVLI_KIND_BLOCK || kind == RVLI_KIND_ANNOTATION;
 }
 
-static rvl_status set_row(rvli_machine *machine, const rvli_pickle_container *container,
+static rvl_status set_row(rvli_pickle_machine *machine, const rvli_pickle_container *container,
                           const rvli_pickle_value *pairs, uint32_t count)
 {
     void *rows = table_of(machine, row_tables[container->kind])->data;
@@ -281,11 +283,11 @@ static rvl_status set_row(rvli_machine *machine, const rvli_pickle_container *co
     return set_annotation(machine, (rvli_annotation_row *)rows + container->first, pairs, count);
 }
 
-static rvl_status new_row(rvli_machine *machine, rvli_pickle_container *container,
+static rvl_status new_row(rvli_pickle_machine *machine, rvli_pickle_container *container,
                           rvli_pickle_kind kind)
 {
     rvli_table *table = table_of(machine, row_tables[kind]);
-    rvl_status status = rvli_machine_room(machine, table, 1);
+    rvl_status status = rvli_pickle_room(machine, table, 1);
     if (status != RVL_OK)
         return status;
     memset((char *)table->data + (size_t)table->count * table->element, 0, table->element);
@@ -297,11 +299,11 @@ static rvl_status new_row(rvli_machine *machine, rvli_pickle_container *containe
 /* ---- Everything else ---- */
 
 /* The last run of a container, a new one if that cannot be continued by `first` of a kind. */
-static rvl_status run_for(rvli_machine *machine, rvli_pickle_container *container, uint32_t kind,
-                          uint32_t first, rvli_pickle_run **run_out)
+static rvl_status run_for(rvli_pickle_machine *machine, rvli_pickle_container *container,
+                          uint32_t kind, uint32_t first, rvli_pickle_run **run_out)
 {
     rvli_table *table = table_of(machine, RVLI_TABLE_RUNS);
-    rvl_status status = rvli_machine_room(machine, table, 1);
+    rvl_status status = rvli_pickle_room(machine, table, 1);
     if (status != RVL_OK)
         return status;
     rvli_pickle_run *runs = table->data;
@@ -320,11 +322,11 @@ static rvl_status run_for(rvli_machine *machine, rvli_pickle_container *containe
     return RVL_OK;
 }
 
-static rvl_status store(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
-                        uint32_t *first_out)
+static rvl_status store(rvli_pickle_machine *machine, const rvli_pickle_value *items,
+                        uint32_t count, uint32_t *first_out)
 {
     rvli_table *table = table_of(machine, RVLI_TABLE_VALUES);
-    rvl_status status = rvli_machine_room(machine, table, count);
+    rvl_status status = rvli_pickle_room(machine, table, count);
     if (status != RVL_OK)
         return status;
     if (count > 0)
@@ -334,7 +336,7 @@ static rvl_status store(rvli_machine *machine, const rvli_pickle_value *items, u
     return RVL_OK;
 }
 
-static rvl_status append_values(rvli_machine *machine, rvli_pickle_container *container,
+static rvl_status append_values(rvli_pickle_machine *machine, rvli_pickle_container *container,
                                 const rvli_pickle_value *items, uint32_t count)
 {
     rvli_pickle_run *run;
@@ -347,7 +349,7 @@ static rvl_status append_values(rvli_machine *machine, rvli_pickle_container *co
     return status;
 }
 
-static uint32_t kind_of_item(rvli_machine *machine, const rvli_pickle_value *item,
+static uint32_t kind_of_item(rvli_pickle_machine *machine, const rvli_pickle_value *item,
                              uint32_t *row_out)
 {
     if (item->type == RVLI_PICKLE_EVENT) {
@@ -364,7 +366,7 @@ static uint32_t kind_of_item(rvli_machine *machine, const rvli_pickle_value *ite
 }
 
 /* Length of what items begins with: rows that follow each other, frames, or other values. */
-static uint32_t alike(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
+static uint32_t alike(rvli_pickle_machine *machine, const rvli_pickle_value *items, uint32_t count,
                       uint32_t *kind_out, uint32_t *first_out)
 {
     uint32_t i = 0;
@@ -383,7 +385,7 @@ static uint32_t alike(rvli_machine *machine, const rvli_pickle_value *items, uin
 }
 
 /* PyTorch lists the innermost frame first. */
-static rvl_status append_frames(rvli_machine *machine, const rvli_pickle_value *list,
+static rvl_status append_frames(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                                 const rvli_pickle_value *items, uint32_t count)
 {
     rvl_status status = RVL_OK;
@@ -394,13 +396,13 @@ static rvl_status append_frames(rvli_machine *machine, const rvli_pickle_value *
     return status;
 }
 
-rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *list,
+rvl_status rvli_build_append(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                              const rvli_pickle_value *items, uint32_t count)
 {
     rvl_status status = RVL_OK;
     rvli_pickle_run *run;
     if (list->type != RVLI_PICKLE_LIST)
-        return rvli_machine_refuse(machine, "items are appended to what is no list");
+        return rvli_pickle_refuse(machine, "items are appended to what is no list");
     rvli_pickle_container *container = container_of(machine, list);
     while (count > 0 && status == RVL_OK) {
         uint32_t kind, first = 0;
@@ -420,14 +422,14 @@ rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *lis
     return status;
 }
 
-rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
+rvl_status rvli_build_set(rvli_pickle_machine *machine, const rvli_pickle_value *dict,
                           const rvli_pickle_value *pairs, uint32_t count)
 {
     rvli_event_row *events = table_of(machine, RVLI_TABLE_EVENTS)->data;
     if (dict->type != RVLI_PICKLE_DICT && dict->type != RVLI_PICKLE_EVENT)
-        return rvli_machine_refuse(machine, "keys are set in what is no dict");
+        return rvli_pickle_refuse(machine, "keys are set in what is no dict");
     if (count % 2 != 0)
-        return rvli_machine_refuse(machine, "a key of a dict has no value");
+        return rvli_pickle_refuse(machine, "a key of a dict has no value");
     if (dict->type == RVLI_PICKLE_EVENT)
         return set_event(machine, &events[dict->integer], pairs, count);
     rvli_pickle_container *container = container_of(machine, dict);
@@ -447,8 +449,8 @@ rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
     return append_values(machine, container, pairs, count);
 }
 
-rvl_status rvli_build_tuple(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
-                            rvli_pickle_value *value_out)
+rvl_status rvli_build_tuple(rvli_pickle_machine *machine, const rvli_pickle_value *items,
+                            uint32_t count, rvli_pickle_value *value_out)
 {
     uint32_t first;
     rvl_status status = store(machine, items, count, &first);

@@ -112,7 +112,7 @@ static inline bool value_of(reader *from, const unsigned char *data, rvli_pickle
     }
 }
 
-static inline bool set_field(rvli_machine *machine, rvli_event_row *row, uint8_t word,
+static inline bool set_field(rvli_pickle_machine *machine, rvli_event_row *row, uint8_t word,
                              const rvli_pickle_value *value)
 {
     bool whole = value->type == RVLI_PICKLE_INT && !value->negative;
@@ -148,7 +148,7 @@ static inline bool set_field(rvli_machine *machine, rvli_event_row *row, uint8_t
     }
 }
 
-static bool read_fields(rvli_machine *machine, reader *from, rvli_event_row *row)
+static bool read_fields(rvli_pickle_machine *machine, reader *from, rvli_event_row *row)
 {
     const unsigned char *begin = from->at;
     while (*from->at != 'u') {
@@ -163,7 +163,7 @@ static bool read_fields(rvli_machine *machine, reader *from, rvli_event_row *row
     return row->action > RVLI_ACTION_UNKNOWN && row->action < RVLI_ACTION_SNAPSHOT;
 }
 
-rvl_status rvli_read_entry(rvli_machine *machine, bool *done_out)
+rvl_status rvli_read_entry(rvli_pickle_machine *machine, bool *done_out)
 {
     rvli_table *memo = &machine->tables[RVLI_TABLE_MEMO];
     rvli_table *stack = &machine->tables[RVLI_TABLE_STACK];
@@ -173,9 +173,9 @@ rvl_status rvli_read_entry(rvli_machine *machine, bool *done_out)
     if (machine->end - machine->at < ENTRY_BYTES_MAX || machine->at[0] != 0x94 ||
         machine->at[1] != '(' || (machine->at[2] != 'j' && machine->at[2] != 'h'))
         return RVL_OK;
-    if ((status = rvli_machine_room(machine, memo, MEMO_ITEMS_MAX + 2)) != RVL_OK ||
-        (status = rvli_machine_room(machine, stack, 1)) != RVL_OK ||
-        (status = rvli_machine_room(machine, events, 1)) != RVL_OK)
+    if ((status = rvli_pickle_room(machine, memo, MEMO_ITEMS_MAX + 2)) != RVL_OK ||
+        (status = rvli_pickle_room(machine, stack, 1)) != RVL_OK ||
+        (status = rvli_pickle_room(machine, events, 1)) != RVL_OK)
         return status;
     reader from = {machine->at + 2, memo->data, memo->count + 1, memo->count};
     rvli_event_row row = {0};
@@ -184,7 +184,7 @@ rvl_status rvli_read_entry(rvli_machine *machine, bool *done_out)
     rvli_pickle_value value = {.type = RVLI_PICKLE_EVENT, .integer = events->count};
     from.memo[memo->count] = value;
     memo->count = from.memo_count;
-    rvli_machine_stack(machine)[stack->count++] = value;
+    rvli_pickle_stack(machine)[stack->count++] = value;
     ((rvli_event_row *)events->data)[events->count++] = row;
     machine->at = from.at;
     *done_out = true;

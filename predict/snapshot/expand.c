@@ -16,7 +16,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t page)
 
 uint64_t rvli_whole_pages(const rvli_cached_block *block, uint64_t *first_out)
 {
-    const rvli_range *range = block->range;
+    const rvli_snapshot_range *range = block->range;
     uint64_t begin = round_up(block->addr - range->base, range->page);
     uint64_t end = (block->addr + block->size - range->base) / range->page * range->page;
     *first_out = range->base + begin;
@@ -25,10 +25,10 @@ uint64_t rvli_whole_pages(const rvli_cached_block *block, uint64_t *first_out)
 
 /* ---- Ranges ---- */
 
-rvl_status rvli_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t base, uint64_t size,
-                          rvli_cached_block **block_out)
+rvl_status rvli_snapshot_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t base,
+                                   uint64_t size, rvli_cached_block **block_out)
 {
-    rvli_range *range = malloc(sizeof *range);
+    rvli_snapshot_range *range = malloc(sizeof *range);
     rvli_cached_block *block = rvli_block_new(allocator, bucket, base, size);
     if (range == NULL || block == NULL) {
         free(range);
@@ -36,10 +36,10 @@ rvl_status rvli_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t b
             rvli_pool_put(&allocator->blocks, block);
         return RVL_ERR_HOST_OOM;
     }
-    *range = (rvli_range){.next = allocator->ranges,
-                          .base = base,
-                          .size = size,
-                          .page = page_bytes(allocator, &allocator->buckets[bucket])};
+    *range = (rvli_snapshot_range){.next = allocator->ranges,
+                                   .base = base,
+                                   .size = size,
+                                   .page = page_bytes(allocator, &allocator->buckets[bucket])};
     if (range->next != NULL)
         range->next->prev = range;
     allocator->ranges = range;
@@ -50,7 +50,7 @@ rvl_status rvli_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t b
     return RVL_OK;
 }
 
-static void drop_range(rvli_allocator *allocator, rvli_range *range)
+static void drop_range(rvli_allocator *allocator, rvli_snapshot_range *range)
 {
     if (range->prev != NULL)
         range->prev->next = range->next;
@@ -67,7 +67,8 @@ static rvl_status new_range(rvli_allocator *allocator, uint32_t bucket,
     const rvli_bucket *owner = &allocator->buckets[bucket];
     uint64_t size = round_up(allocator->range_bytes, page_bytes(allocator, owner));
     uint64_t base = allocator->change(allocator->owner, RVLI_CHANGE_RANGE, 0, size, owner->stream);
-    return base != 0 ? rvli_range_add(allocator, bucket, base, size, block_out) : RVL_ERR_NOT_FOUND;
+    return base != 0 ? rvli_snapshot_range_add(allocator, bucket, base, size, block_out)
+                     : RVL_ERR_NOT_FOUND;
 }
 
 /* ---- Mapping ---- */

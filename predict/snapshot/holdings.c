@@ -64,7 +64,7 @@ typedef struct finder {
     uint8_t *kinds;      /* by frame */
     stack_facts *stacks; /* by stack */
     tensor_facts *facts; /* by tensor */
-    rvli_piece tags[TAGS_MAX];
+    rvli_snapshot_piece tags[TAGS_MAX];
     uint32_t tag_count;
     uint64_t work;
     bool all_frames;
@@ -72,32 +72,32 @@ typedef struct finder {
 
 /* ---- Texts ---- */
 
-static rvli_piece piece_of(const char *text)
+static rvli_snapshot_piece piece_of(const char *text)
 {
-    return (rvli_piece){text, (uint32_t)strlen(text)};
+    return (rvli_snapshot_piece){text, (uint32_t)strlen(text)};
 }
 
-static rvli_piece text_of(const finder *from, uint32_t text)
+static rvli_snapshot_piece text_of(const finder *from, uint32_t text)
 {
     if (text == 0)
-        return (rvli_piece){"", 0};
+        return (rvli_snapshot_piece){"", 0};
     const rvli_text_row *row = &from->pickle->texts[text - 1];
-    return (rvli_piece){(const char *)from->pickle->data + row->at, row->length};
+    return (rvli_snapshot_piece){(const char *)from->pickle->data + row->at, row->length};
 }
 
-static bool same(rvli_piece left, rvli_piece right)
+static bool same(rvli_snapshot_piece left, rvli_snapshot_piece right)
 {
     return left.length == right.length &&
            (left.length == 0 || memcmp(left.text, right.text, left.length) == 0);
 }
 
-static bool has(rvli_piece piece, const char *part)
+static bool has(rvli_snapshot_piece piece, const char *part)
 {
     return piece.length > 0 && memmem(piece.text, piece.length, part, strlen(part)) != NULL;
 }
 
 /* The number of a tag, which is added if it is new. Of too many the last ones are other tensors. */
-static uint16_t tag_named(finder *from, rvli_piece name)
+static uint16_t tag_named(finder *from, rvli_snapshot_piece name)
 {
     for (uint32_t i = 0; i < from->tag_count; i++) {
         if (same(from->tags[i], name))
@@ -118,7 +118,7 @@ static uint16_t tag_named(finder *from, rvli_piece name)
 static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
 {
     const rvli_frame_row *row = &from->pickle->frames[frame];
-    rvli_piece file = text_of(from, row->file), name = text_of(from, row->name);
+    rvli_snapshot_piece file = text_of(from, row->file), name = text_of(from, row->name);
     bool torch = from->kinds[frame] == RVLI_FRAME_TORCH;
     if (torch && has(file, "/fsdp/") && (has(name, "all_gather") || has(name, "unshard")))
         facts->tag = TAG_GATHERED;
@@ -142,7 +142,7 @@ static void look_for_module(const finder *from, stack_facts *facts, uint32_t fra
     const rvli_frame_row *row = &from->pickle->frames[frame];
     if (from->kinds[frame] > RVLI_FRAME_PACKAGE || row->line == 0)
         return;
-    rvli_piece file = text_of(from, row->file);
+    rvli_snapshot_piece file = text_of(from, row->file);
     size_t found = SIZE_MAX;
     for (size_t i = 0; i < from->observed.module_count && i < UINT16_MAX; i++) {
         const rvli_module *module = &from->observed.modules[i];
@@ -186,7 +186,7 @@ static bool tag_of_label(finder *from, uint32_t label, uint16_t *tag_out)
                  {"activation", TAG_ACTIVATIONS},
                  {"autograd_detail", TAG_TEMPORARY},
                  {"input", TAG_OTHER}};
-    rvli_piece said = text_of(from, label);
+    rvli_snapshot_piece said = text_of(from, label);
     if (said.length == 0 || said.length > 255 || same(said, piece_of("unknown")) ||
         (said.length > 4 && memcmp(said.text, "rvl:", 4) == 0))
         return false;
@@ -201,7 +201,7 @@ static bool tag_of_label(finder *from, uint32_t label, uint16_t *tag_out)
 }
 
 /* What was seen at its address while it was live. */
-static bool tag_of_seen(finder *from, const rvli_tensor *tensor, uint16_t *tag_out)
+static bool tag_of_seen(finder *from, const rvli_snapshot_tensor *tensor, uint16_t *tag_out)
 {
     const rvli_observed *observed = &from->observed;
     size_t low = 0, high = observed->seen_count;
@@ -214,7 +214,7 @@ static bool tag_of_seen(finder *from, const rvli_tensor *tensor, uint16_t *tag_o
     }
     for (; low < observed->seen_count && observed->seen[low].addr < tensor->addr + tensor->size;
          low++) {
-        const rvli_seen *seen = &observed->seen[low];
+        const rvli_snapshot_seen *seen = &observed->seen[low];
         if (seen->instant >= tensor->begin && (seen->instant < tensor->end)) {
             *tag_out = tag_named(from, seen->tag);
             return true;
@@ -243,7 +243,8 @@ static uint32_t end_of(const finder *from, const rvli_phase *phase)
  * What is live when a pass of backward begins, and was made for it, are activations. In a pass of
  * backward itself it is what a checkpoint computes again. All else of these two goes soon.
  */
-static uint16_t tag_of_lifetime(finder *from, const rvli_tensor *tensor, const stack_facts *stack)
+static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor,
+                                const stack_facts *stack)
 {
     uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
     const rvli_phase *phase = rvli_observed_phase(&from->observed, instant);
@@ -284,7 +285,7 @@ static bool in_private_pool(const finder *from, uint64_t addr, uint32_t begin)
 
 static void look_at_tensor(finder *from, uint32_t index)
 {
-    const rvli_tensor *tensor = &from->tensors.list[index];
+    const rvli_snapshot_tensor *tensor = &from->tensors.list[index];
     tensor_facts *facts = &from->facts[index];
     const stack_facts *stack = facts_of_stack(from, tensor->stack);
     uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
@@ -368,7 +369,7 @@ static int by_bytes(const void *a, const void *b)
     return (left->via > right->via) - (left->via < right->via);
 }
 
-static char *copy(rvli_piece piece, bool *ok)
+static char *copy(rvli_snapshot_piece piece, bool *ok)
 {
     char *text = strndup(piece.length > 0 ? piece.text : "", piece.length);
     *ok = *ok && text != NULL;
@@ -477,7 +478,7 @@ static rvl_status add_rest(sums *parts, const rvli_bytes *bytes, uint64_t tensor
 
 static struct sum line_of(const finder *from, uint32_t index)
 {
-    const rvli_tensor *tensor = &from->tensors.list[index];
+    const rvli_snapshot_tensor *tensor = &from->tensors.list[index];
     const tensor_facts *facts = &from->facts[index];
     rvli_place place = tensor->stack > 0 ? from->stacks[tensor->stack - 1].place : (rvli_place){0};
     uint16_t module = tensor->stack > 0 ? from->stacks[tensor->stack - 1].module : 0;
@@ -504,7 +505,7 @@ static bool comes_again(const rvli_pickle *pickle, uint32_t node)
 /* Activations are under every line of the program and of packages that was at work. */
 static rvl_status add_calls(const finder *from, uint32_t index, sums *calls)
 {
-    const rvli_tensor *tensor = &from->tensors.list[index];
+    const rvli_snapshot_tensor *tensor = &from->tensors.list[index];
     rvl_status status = RVL_OK;
     for (uint32_t node = tensor->stack; node > 0 && status == RVL_OK;
          node = from->pickle->stacks[node - 1].inner) {
@@ -523,7 +524,7 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
     rvl_status status = RVL_OK;
     uint64_t private_rounding = 0, tensors = 0;
     for (uint32_t i = 0; i < from->tensors.count && status == RVL_OK; i++) {
-        const rvli_tensor *tensor = &from->tensors.list[i];
+        const rvli_snapshot_tensor *tensor = &from->tensors.list[i];
         const tensor_facts *facts = &from->facts[i];
         if (tensor->begin > held->instant || tensor->end <= held->instant)
             continue;

@@ -41,7 +41,7 @@ typedef struct rvli_recent_frame {
 
 #define RVLI_RECENT_FRAMES 1024u
 
-typedef struct rvli_machine {
+typedef struct rvli_pickle_machine {
     const unsigned char *data;
     const unsigned char *at; /* behind what was read */
     const unsigned char *end;
@@ -55,59 +55,61 @@ typedef struct rvli_machine {
     rvli_intmap text_numbers;
     rvli_recent_frame recent_frames[RVLI_RECENT_FRAMES];
     rvli_pickle_error *error;
-} rvli_machine;
+} rvli_pickle_machine;
 
 /* Fills the error with the place of the current opcode. RVL_ERR_CORRUPT_TRACE. */
-rvl_status rvli_machine_refuse(rvli_machine *machine, const char *message);
+rvl_status rvli_pickle_refuse(rvli_pickle_machine *machine, const char *message);
 
 /* Makes room for more elements; they are not zeroed. */
-rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t more);
+rvl_status rvli_pickle_grow(rvli_pickle_machine *machine, rvli_table *table, uint32_t more);
 
-static inline rvl_status rvli_machine_room(rvli_machine *machine, rvli_table *table, uint32_t more)
+static inline rvl_status rvli_pickle_room(rvli_pickle_machine *machine, rvli_table *table,
+                                          uint32_t more)
 {
     if (table->capacity - table->count >= more)
         return RVL_OK;
-    return rvli_machine_grow(machine, table, more);
+    return rvli_pickle_grow(machine, table, more);
 }
 
-static inline rvli_pickle_value *rvli_machine_stack(const rvli_machine *machine)
+static inline rvli_pickle_value *rvli_pickle_stack(const rvli_pickle_machine *machine)
 {
     return machine->tables[RVLI_TABLE_STACK].data;
 }
 
 /* A container with nothing in it; out: its value. */
-rvl_status rvli_build_container(rvli_machine *machine, rvli_pickle_type type,
+rvl_status rvli_build_container(rvli_pickle_machine *machine, rvli_pickle_type type,
                                 rvli_pickle_value *value_out);
 
 /* Adds values to a list, or keys and values by turns to a dict. */
-rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *list,
+rvl_status rvli_build_append(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                              const rvli_pickle_value *items, uint32_t count);
-rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
+rvl_status rvli_build_set(rvli_pickle_machine *machine, const rvli_pickle_value *dict,
                           const rvli_pickle_value *pairs, uint32_t count);
-rvl_status rvli_build_tuple(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
-                            rvli_pickle_value *value_out);
+rvl_status rvli_build_tuple(rvli_pickle_machine *machine, const rvli_pickle_value *items,
+                            uint32_t count, rvli_pickle_value *value_out);
 
 /* ---- stacks.c: each is kept once. RVL_ERR_CORRUPT_TRACE where one is no text, or no stack ---- */
 
 /* The number of a frame, as the keys and values of its dict say. */
-rvl_status rvli_build_frame(rvli_machine *machine, const rvli_pickle_value *pairs, uint32_t count,
-                            uint32_t *frame_out);
+rvl_status rvli_build_frame(rvli_pickle_machine *machine, const rvli_pickle_value *pairs,
+                            uint32_t count, uint32_t *frame_out);
 /* Puts a frame around a stack. */
-rvl_status rvli_build_caller(rvli_machine *machine, uint32_t *stack, uint32_t frame);
+rvl_status rvli_build_caller(rvli_pickle_machine *machine, uint32_t *stack, uint32_t frame);
 /* The stack that a list of frames is. */
-rvl_status rvli_build_stack(rvli_machine *machine, const rvli_pickle_value *list,
+rvl_status rvli_build_stack(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                             uint32_t *stack_out);
 /* What was written on an entry or a block. No text, or an empty one, leaves *label as it is. */
-rvl_status rvli_build_label(rvli_machine *machine, const rvli_pickle_value *text, uint32_t *label);
+rvl_status rvli_build_label(rvli_pickle_machine *machine, const rvli_pickle_value *text,
+                            uint32_t *label);
 
 /* Sets a field of a row of the trace. */
-rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, uint8_t word,
+rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *row, uint8_t word,
                                   const rvli_pickle_value *value);
 
 /*
  * Reads a trace entry as picklers write them, the machine standing behind its EMPTY_DICT, and
  * pushes it. *done_out is false, and nothing has happened, if it is written in any other way.
  */
-rvl_status rvli_read_entry(rvli_machine *machine, bool *done_out);
+rvl_status rvli_read_entry(rvli_pickle_machine *machine, bool *done_out);
 
 #endif

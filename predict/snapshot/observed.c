@@ -10,10 +10,10 @@
 
 /* ---- Words ---- */
 
-static rvli_piece next_word(rvli_piece *rest)
+static rvli_snapshot_piece next_word(rvli_snapshot_piece *rest)
 {
     const char *blank = rest->length > 0 ? memchr(rest->text, ' ', rest->length) : NULL;
-    rvli_piece word = *rest;
+    rvli_snapshot_piece word = *rest;
     if (blank != NULL)
         word.length = (uint32_t)(blank - rest->text);
     uint32_t taken = word.length + (blank != NULL ? 1 : 0);
@@ -22,13 +22,13 @@ static rvli_piece next_word(rvli_piece *rest)
     return word;
 }
 
-static bool is(rvli_piece piece, const char *text)
+static bool is(rvli_snapshot_piece piece, const char *text)
 {
     return piece.length == strlen(text) && memcmp(piece.text, text, piece.length) == 0;
 }
 
 /* 0: no number. */
-static uint32_t number_of(rvli_piece word)
+static uint32_t number_of(rvli_snapshot_piece word)
 {
     uint32_t number = 0;
     for (uint32_t i = 0; i < word.length; i++) {
@@ -39,13 +39,13 @@ static uint32_t number_of(rvli_piece word)
     return number;
 }
 
-static rvli_piece known(rvli_piece piece)
+static rvli_snapshot_piece known(rvli_snapshot_piece piece)
 {
-    return is(piece, "-") ? (rvli_piece){0} : piece;
+    return is(piece, "-") ? (rvli_snapshot_piece){0} : piece;
 }
 
 /* The address that the list begins with, which goes from it; 0: none, or no number. */
-static uint64_t next_address(rvli_piece *list)
+static uint64_t next_address(rvli_snapshot_piece *list)
 {
     uint64_t addr = 0;
     uint32_t i = 0;
@@ -65,18 +65,18 @@ static uint64_t next_address(rvli_piece *list)
 /* ---- Reading ---- */
 
 /* Whether an annotation is ours; its name without the prefix. */
-static bool is_ours(const rvli_recording *recording, uint32_t index, rvli_piece *rest)
+static bool is_ours(const rvli_recording *recording, uint32_t index, rvli_snapshot_piece *rest)
 {
     const rvli_annotation_row *row = &recording->annotations[index];
     size_t prefix = strlen(PREFIX);
     const char *text = (const char *)recording->pickle.data + row->name_at;
     if (row->name_length <= prefix || memcmp(text, PREFIX, prefix) != 0)
         return false;
-    *rest = (rvli_piece){text + prefix, row->name_length - (uint32_t)prefix};
+    *rest = (rvli_snapshot_piece){text + prefix, row->name_length - (uint32_t)prefix};
     return true;
 }
 
-static size_t count_addresses(rvli_piece list)
+static size_t count_addresses(rvli_snapshot_piece list)
 {
     size_t count = list.length > 0 ? 1 : 0;
     for (uint32_t i = 0; i < list.length; i++)
@@ -88,10 +88,10 @@ static rvl_status make_room(const rvli_recording *recording, rvli_observed *obse
 {
     size_t phases = 0, modules = 0, seen = 0;
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
-        rvli_piece rest;
+        rvli_snapshot_piece rest;
         if (!is_ours(recording, i, &rest))
             continue;
-        rvli_piece word = next_word(&rest);
+        rvli_snapshot_piece word = next_word(&rest);
         phases += is(word, "phase") ? 1 : 0;
         modules += is(word, "module") ? 1 : 0;
         seen += is(word, "seen") ? count_addresses(rest) : 0;
@@ -104,10 +104,10 @@ static rvl_status make_room(const rvli_recording *recording, rvli_observed *obse
                : RVL_ERR_HOST_OOM;
 }
 
-static void read_phase(rvli_observed *observed, rvli_piece rest, uint32_t end)
+static void read_phase(rvli_observed *observed, rvli_snapshot_piece rest, uint32_t end)
 {
     rvli_phase phase = {.number = number_of(next_word(&rest)), .begin = end};
-    rvli_piece kind = next_word(&rest);
+    rvli_snapshot_piece kind = next_word(&rest);
     phase.kind = is(kind, "backward")    ? RVLI_PHASE_BACKWARD
                  : is(kind, "optimizer") ? RVLI_PHASE_OPTIMIZER
                                          : RVLI_PHASE_BETWEEN;
@@ -118,7 +118,7 @@ static void read_phase(rvli_observed *observed, rvli_piece rest, uint32_t end)
         observed->phases[observed->phase_count++] = phase;
 }
 
-static void read_module(rvli_observed *observed, rvli_piece rest)
+static void read_module(rvli_observed *observed, rvli_snapshot_piece rest)
 {
     rvli_module module = {.first = number_of(next_word(&rest)),
                           .last = number_of(next_word(&rest))};
@@ -136,7 +136,7 @@ static int by_number(const void *a, const void *b)
 
 static int by_address(const void *a, const void *b)
 {
-    const rvli_seen *left = a, *right = b;
+    const rvli_snapshot_seen *left = a, *right = b;
     if (left->addr != right->addr)
         return left->addr < right->addr ? -1 : 1;
     return (left->instant > right->instant) - (left->instant < right->instant);
@@ -150,7 +150,7 @@ static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
     size_t prefix = strlen(LABEL);
     if (row->length <= prefix || memcmp(text, LABEL, prefix) != 0)
         return 0;
-    return number_of((rvli_piece){text + prefix, row->length - (uint32_t)prefix});
+    return number_of((rvli_snapshot_piece){text + prefix, row->length - (uint32_t)prefix});
 }
 
 /*
@@ -205,24 +205,24 @@ static uint32_t begin_of(const rvli_observed *observed, uint32_t number, uint32_
     return low < observed->phase_count ? observed->phases[low].begin : end;
 }
 
-static void read_seen(rvli_observed *observed, rvli_piece rest, uint32_t end)
+static void read_seen(rvli_observed *observed, rvli_snapshot_piece rest, uint32_t end)
 {
     uint32_t number = number_of(next_word(&rest));
-    rvli_piece tag = next_word(&rest);
+    rvli_snapshot_piece tag = next_word(&rest);
     uint32_t instant = begin_of(observed, number, end);
     /* What began before the first entry began in what the ring has lost, nobody knows where. */
     bool placed = number > 0 && (instant > 0 || end == 0);
     while (rest.length > 0) {
         uint64_t addr = next_address(&rest);
         if (addr != 0 && placed)
-            observed->seen[observed->seen_count++] = (rvli_seen){addr, instant, tag};
+            observed->seen[observed->seen_count++] = (rvli_snapshot_seen){addr, instant, tag};
     }
 }
 
 rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out)
 {
     rvli_observed observed = {0};
-    rvli_piece rest;
+    rvli_snapshot_piece rest;
     rvl_status status = make_room(recording, &observed);
     if (status != RVL_OK) {
         rvli_observed_clear(&observed);
@@ -231,7 +231,7 @@ rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *ob
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
         if (!is_ours(recording, i, &rest))
             continue;
-        rvli_piece word = next_word(&rest);
+        rvli_snapshot_piece word = next_word(&rest);
         if (is(word, "phase"))
             read_phase(&observed, rest, recording->event_count);
         else if (is(word, "module"))

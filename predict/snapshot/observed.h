@@ -26,34 +26,34 @@ typedef enum rvli_phase_kind {
 } rvli_phase_kind;
 
 /* A piece of the file, which does not end with a NUL. */
-typedef struct rvli_piece {
+typedef struct rvli_snapshot_piece {
     const char *text;
     uint32_t length;
-} rvli_piece;
+} rvli_snapshot_piece;
 
 typedef struct rvli_phase {
     uint32_t number;
     uint32_t begin; /* the instant */
     rvli_phase_kind kind;
     uint32_t line;
-    rvli_piece name, file; /* length 0: not known */
+    rvli_snapshot_piece name, file; /* length 0: not known */
 } rvli_phase;
 
 /* Something at an address that was a tensor for a purpose at an instant. */
-typedef struct rvli_seen {
+typedef struct rvli_snapshot_seen {
     uint64_t addr;
     uint32_t instant;
-    rvli_piece tag;
-} rvli_seen;
+    rvli_snapshot_piece tag;
+} rvli_snapshot_seen;
 
 typedef struct rvli_module {
-    rvli_piece name, file;
+    rvli_snapshot_piece name, file;
     uint32_t first, last;
 } rvli_module;
 
 typedef struct rvli_observed {
-    rvli_phase *phases; /* by number */
-    rvli_seen *seen;    /* by address, then instant */
+    rvli_phase *phases;       /* by number */
+    rvli_snapshot_seen *seen; /* by address, then instant */
     rvli_module *modules;
     size_t phase_count, seen_count, module_count;
 } rvli_observed;

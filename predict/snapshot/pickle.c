@@ -51,25 +51,26 @@
 
 /* ---- Errors and tables ---- */
 
-static rvl_status refuse_at(rvli_machine *machine, const unsigned char *at, const char *message)
+static rvl_status refuse_at(rvli_pickle_machine *machine, const unsigned char *at,
+                            const char *message)
 {
     machine->error->at = (uint64_t)(at - machine->data);
     rvli_text_copy(machine->error->message, sizeof machine->error->message, message);
     return RVL_ERR_CORRUPT_TRACE;
 }
 
-rvl_status rvli_machine_refuse(rvli_machine *machine, const char *message)
+rvl_status rvli_pickle_refuse(rvli_pickle_machine *machine, const char *message)
 {
     return refuse_at(machine, machine->opcode, message);
 }
 
-static rvl_status breaks_off(rvli_machine *machine)
+static rvl_status breaks_off(rvli_pickle_machine *machine)
 {
     return refuse_at(machine, machine->end,
                      "the pickle breaks off before its STOP: the file was not written to its end");
 }
 
-static uint64_t bytes_taken(const rvli_machine *machine)
+static uint64_t bytes_taken(const rvli_pickle_machine *machine)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < RVLI_TABLE_COUNT; i++)
@@ -93,7 +94,7 @@ static void advise_huge(void *data, size_t bytes)
 }
 
 /* Twice as large, or, where the budget has less, as large as that allows. */
-rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t more)
+rvl_status rvli_pickle_grow(rvli_pickle_machine *machine, rvli_table *table, uint32_t more)
 {
     uint64_t capacity = table->capacity > 0 ? (uint64_t)table->capacity * 2 : 256;
     uint64_t needed = (uint64_t)table->count + more, taken = bytes_taken(machine);
@@ -106,7 +107,7 @@ rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t 
     if (capacity > most)
         capacity = most;
     if (capacity < needed)
-        return rvli_machine_refuse(
+        return rvli_pickle_refuse(
             machine, "the pickle unpacks to far more than a snapshot of its size has: refused");
     void *data = realloc(table->data, (size_t)capacity * table->element);
     if (data == NULL)
@@ -117,7 +118,7 @@ rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t 
     return RVL_OK;
 }
 
-static rvl_status refuse_opcode(rvli_machine *machine)
+static rvl_status refuse_opcode(rvli_pickle_machine *machine)
 {
     char message[160];
     const char *name = NULL,
@@ -138,18 +139,18 @@ static rvl_status refuse_opcode(rvli_machine *machine)
         rvli_text_add_u64(&text, *machine->opcode);
     rvli_text_add(&text, " ");
     rvli_text_add(&text, why);
-    return rvli_machine_refuse(machine, message);
+    return rvli_pickle_refuse(machine, message);
 }
 
 /* ---- Reading arguments ---- */
 
-static inline bool has(const rvli_machine *machine, uint64_t bytes)
+static inline bool has(const rvli_pickle_machine *machine, uint64_t bytes)
 {
     return (uint64_t)(machine->end - machine->at) >= bytes;
 }
 
 /* A little-endian number of 1 to 8 bytes; the caller has seen that they are there. */
-static inline uint64_t take_number(rvli_machine *machine, unsigned bytes)
+static inline uint64_t take_number(rvli_pickle_machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
     for (unsigned i = 0; i < bytes; i++)
@@ -158,7 +159,7 @@ static inline uint64_t take_number(rvli_machine *machine, unsigned bytes)
     return number;
 }
 
-static inline rvl_status number_argument(rvli_machine *machine, unsigned bytes,
+static inline rvl_status number_argument(rvli_pickle_machine *machine, unsigned bytes,
                                          uint64_t *number_out)
 {
     if (!has(machine, bytes))
@@ -169,54 +170,54 @@ static inline rvl_status number_argument(rvli_machine *machine, unsigned bytes,
 
 /* ---- Stack ---- */
 
-static inline rvl_status push(rvli_machine *machine, rvli_pickle_value value)
+static inline rvl_status push(rvli_pickle_machine *machine, rvli_pickle_value value)
 {
     rvli_table *stack = &machine->tables[RVLI_TABLE_STACK];
-    rvl_status status = rvli_machine_room(machine, stack, 1);
+    rvl_status status = rvli_pickle_room(machine, stack, 1);
     if (status == RVL_OK)
-        rvli_machine_stack(machine)[stack->count++] = value;
+        rvli_pickle_stack(machine)[stack->count++] = value;
     return status;
 }
 
-static uint32_t floor_of(const rvli_machine *machine)
+static uint32_t floor_of(const rvli_pickle_machine *machine)
 {
     const rvli_table *marks = &machine->tables[RVLI_TABLE_MARKS];
     return marks->count > 0 ? ((const uint32_t *)marks->data)[marks->count - 1] : 0;
 }
 
 /* Refuses to take more values than lie above the last mark. */
-static inline rvl_status need(rvli_machine *machine, uint32_t values)
+static inline rvl_status need(rvli_pickle_machine *machine, uint32_t values)
 {
     if (machine->tables[RVLI_TABLE_STACK].count - floor_of(machine) < values)
-        return rvli_machine_refuse(machine, "the pickle takes a value that is not there");
+        return rvli_pickle_refuse(machine, "the pickle takes a value that is not there");
     return RVL_OK;
 }
 
 /* Takes the last mark away; out: the values above it, which stay until the stack is used again. */
-static rvl_status pop_mark(rvli_machine *machine, rvli_pickle_value **items_out,
+static rvl_status pop_mark(rvli_pickle_machine *machine, rvli_pickle_value **items_out,
                            uint32_t *count_out)
 {
     rvli_table *marks = &machine->tables[RVLI_TABLE_MARKS];
     rvli_table *stack = &machine->tables[RVLI_TABLE_STACK];
     if (marks->count == 0)
-        return rvli_machine_refuse(machine, "the pickle takes a mark that is not there");
+        return rvli_pickle_refuse(machine, "the pickle takes a mark that is not there");
     uint32_t height = ((uint32_t *)marks->data)[--marks->count];
-    *items_out = rvli_machine_stack(machine) + height;
+    *items_out = rvli_pickle_stack(machine) + height;
     *count_out = stack->count - height;
     stack->count = height;
     return RVL_OK;
 }
 
-static rvl_status mark(rvli_machine *machine)
+static rvl_status mark(rvli_pickle_machine *machine)
 {
     rvli_table *marks = &machine->tables[RVLI_TABLE_MARKS];
-    rvl_status status = rvli_machine_room(machine, marks, 1);
+    rvl_status status = rvli_pickle_room(machine, marks, 1);
     if (status == RVL_OK)
         ((uint32_t *)marks->data)[marks->count++] = machine->tables[RVLI_TABLE_STACK].count;
     return status;
 }
 
-static rvl_status pop(rvli_machine *machine)
+static rvl_status pop(rvli_pickle_machine *machine)
 {
     rvl_status status = need(machine, 1);
     if (status == RVL_OK)
@@ -224,12 +225,12 @@ static rvl_status pop(rvli_machine *machine)
     return status;
 }
 
-static inline rvli_pickle_value *top(const rvli_machine *machine, uint32_t depth)
+static inline rvli_pickle_value *top(const rvli_pickle_machine *machine, uint32_t depth)
 {
-    return rvli_machine_stack(machine) + machine->tables[RVLI_TABLE_STACK].count - 1 - depth;
+    return rvli_pickle_stack(machine) + machine->tables[RVLI_TABLE_STACK].count - 1 - depth;
 }
 
-static rvl_status duplicate(rvli_machine *machine)
+static rvl_status duplicate(rvli_pickle_machine *machine)
 {
     rvl_status status = need(machine, 1);
     return status == RVL_OK ? push(machine, *top(machine, 0)) : status;
@@ -237,7 +238,7 @@ static rvl_status duplicate(rvli_machine *machine)
 
 /* ---- Memo ---- */
 
-static rvl_status memo_put(rvli_machine *machine, uint64_t index)
+static rvl_status memo_put(rvli_pickle_machine *machine, uint64_t index)
 {
     static const rvli_pickle_value none = {.type = RVLI_PICKLE_NONE};
     rvli_table *memo = &machine->tables[RVLI_TABLE_MEMO];
@@ -245,11 +246,10 @@ static rvl_status memo_put(rvli_machine *machine, uint64_t index)
     if (status != RVL_OK)
         return status;
     if (index > (uint64_t)memo->count + MEMO_SLACK)
-        return rvli_machine_refuse(machine,
-                                   "a memo number is far from the last: no pickler's work");
+        return rvli_pickle_refuse(machine, "a memo number is far from the last: no pickler's work");
     if (index >= memo->count) {
         uint32_t more = (uint32_t)(index - memo->count) + 1;
-        status = rvli_machine_room(machine, memo, more);
+        status = rvli_pickle_room(machine, memo, more);
         if (status != RVL_OK)
             return status;
         while (memo->count <= index)
@@ -259,18 +259,18 @@ static rvl_status memo_put(rvli_machine *machine, uint64_t index)
     return RVL_OK;
 }
 
-static inline rvl_status memo_get(rvli_machine *machine, unsigned bytes)
+static inline rvl_status memo_get(rvli_pickle_machine *machine, unsigned bytes)
 {
     const rvli_table *memo = &machine->tables[RVLI_TABLE_MEMO];
     if (!has(machine, bytes))
         return breaks_off(machine);
     uint64_t index = take_number(machine, bytes);
     if (index >= memo->count)
-        return rvli_machine_refuse(machine, "a memo number is used that was never given");
+        return rvli_pickle_refuse(machine, "a memo number is used that was never given");
     return push(machine, ((const rvli_pickle_value *)memo->data)[index]);
 }
 
-static rvl_status memo_put_numbered(rvli_machine *machine, unsigned bytes)
+static rvl_status memo_put_numbered(rvli_pickle_machine *machine, unsigned bytes)
 {
     uint64_t index = 0;
     rvl_status status = number_argument(machine, bytes, &index);
@@ -279,7 +279,7 @@ static rvl_status memo_put_numbered(rvli_machine *machine, unsigned bytes)
 
 /* ---- Values ---- */
 
-static inline rvl_status push_int(rvli_machine *machine, unsigned bytes, bool is_signed)
+static inline rvl_status push_int(rvli_pickle_machine *machine, unsigned bytes, bool is_signed)
 {
     rvli_pickle_value value = {.type = RVLI_PICKLE_INT};
     if (!has(machine, bytes))
@@ -293,7 +293,7 @@ static inline rvl_status push_int(rvli_machine *machine, unsigned bytes, bool is
 }
 
 /* An integer of any length: two's complement, little-endian. */
-static rvl_status push_long(rvli_machine *machine, uint64_t bytes)
+static rvl_status push_long(rvli_pickle_machine *machine, uint64_t bytes)
 {
     rvli_pickle_value value = {.type = RVLI_PICKLE_INT};
     if (!has(machine, bytes))
@@ -312,16 +312,16 @@ static rvl_status push_long(rvli_machine *machine, uint64_t bytes)
     return push(machine, value);
 }
 
-static rvl_status push_long_counted(rvli_machine *machine, unsigned bytes)
+static rvl_status push_long_counted(rvli_pickle_machine *machine, unsigned bytes)
 {
     uint64_t length = 0;
     rvl_status status = number_argument(machine, bytes, &length);
     if (status == RVL_OK && bytes == 4 && length > INT32_MAX)
-        return rvli_machine_refuse(machine, "an integer has a negative length");
+        return rvli_pickle_refuse(machine, "an integer has a negative length");
     return status == RVL_OK ? push_long(machine, length) : status;
 }
 
-static rvl_status push_float(rvli_machine *machine)
+static rvl_status push_float(rvli_pickle_machine *machine)
 {
     rvli_pickle_value value = {.type = RVLI_PICKLE_FLOAT};
     uint64_t bits = 0;
@@ -333,7 +333,8 @@ static rvl_status push_float(rvli_machine *machine)
     return push(machine, value);
 }
 
-static rvl_status push_constant(rvli_machine *machine, rvli_pickle_type type, uint64_t number)
+static rvl_status push_constant(rvli_pickle_machine *machine, rvli_pickle_type type,
+                                uint64_t number)
 {
     return push(machine, (rvli_pickle_value){.type = (uint8_t)type, .integer = number});
 }
@@ -362,7 +363,7 @@ static uint8_t word_of(const unsigned char *text, uint64_t length)
     return RVLI_WORD_OTHER;
 }
 
-static inline rvl_status push_text(rvli_machine *machine, unsigned length_bytes,
+static inline rvl_status push_text(rvli_pickle_machine *machine, unsigned length_bytes,
                                    rvli_pickle_type type)
 {
     rvli_pickle_value value = {.type = (uint8_t)type};
@@ -372,7 +373,7 @@ static inline rvl_status push_text(rvli_machine *machine, unsigned length_bytes,
     if (!has(machine, length))
         return breaks_off(machine);
     if (length > UINT32_MAX)
-        return rvli_machine_refuse(machine, "a string of 4 GiB or more: not a snapshot");
+        return rvli_pickle_refuse(machine, "a string of 4 GiB or more: not a snapshot");
     value.length = (uint32_t)length;
     value.at = (uint64_t)(machine->at - machine->data);
     if (type == RVLI_PICKLE_TEXT)
@@ -383,28 +384,28 @@ static inline rvl_status push_text(rvli_machine *machine, unsigned length_bytes,
 
 /* ---- Containers ---- */
 
-static inline rvl_status push_empty(rvli_machine *machine, rvli_pickle_type type)
+static inline rvl_status push_empty(rvli_pickle_machine *machine, rvli_pickle_type type)
 {
     rvli_pickle_value value;
     rvl_status status = rvli_build_container(machine, type, &value);
     return status == RVL_OK ? push(machine, value) : status;
 }
 
-static rvl_status push_tuple(rvli_machine *machine, uint32_t count)
+static rvl_status push_tuple(rvli_pickle_machine *machine, uint32_t count)
 {
     rvli_pickle_value value;
     rvl_status status = need(machine, count);
     if (status != RVL_OK)
         return status;
     rvli_table *stack = &machine->tables[RVLI_TABLE_STACK];
-    status = rvli_build_tuple(machine, rvli_machine_stack(machine) + stack->count - count, count,
-                              &value);
+    status =
+        rvli_build_tuple(machine, rvli_pickle_stack(machine) + stack->count - count, count, &value);
     stack->count -= count;
     return status == RVL_OK ? push(machine, value) : status;
 }
 
 /* TUPLE, LIST and DICT: a new container of what lies above the mark. */
-static rvl_status push_marked(rvli_machine *machine, rvli_pickle_type type)
+static rvl_status push_marked(rvli_pickle_machine *machine, rvli_pickle_type type)
 {
     rvli_pickle_value value, *items;
     uint32_t count;
@@ -421,7 +422,7 @@ static rvl_status push_marked(rvli_machine *machine, rvli_pickle_type type)
 }
 
 /* APPENDS and SETITEMS: what lies above the mark goes into the container below it. */
-static inline rvl_status fill_marked(rvli_machine *machine, bool dict)
+static inline rvl_status fill_marked(rvli_pickle_machine *machine, bool dict)
 {
     rvli_pickle_value *items;
     uint32_t count;
@@ -435,7 +436,7 @@ static inline rvl_status fill_marked(rvli_machine *machine, bool dict)
 }
 
 /* APPEND and SETITEM. */
-static rvl_status fill_one(rvli_machine *machine, uint32_t count)
+static rvl_status fill_one(rvli_pickle_machine *machine, uint32_t count)
 {
     rvl_status status = need(machine, count + 1);
     if (status != RVL_OK)
@@ -448,37 +449,36 @@ static rvl_status fill_one(rvli_machine *machine, uint32_t count)
 
 /* ---- The machine ---- */
 
-static rvl_status check_protocol(rvli_machine *machine)
+static rvl_status check_protocol(rvli_pickle_machine *machine)
 {
     uint64_t version = 0;
     rvl_status status = number_argument(machine, 1, &version);
     if (status != RVL_OK)
         return status;
     if (version > PROTOCOL_MAX) {
-        rvli_machine_refuse(machine, "a newer pickle protocol than 5: save it with protocol=4");
+        rvli_pickle_refuse(machine, "a newer pickle protocol than 5: save it with protocol=4");
         return RVL_ERR_VERSION;
     }
-    return version >= PROTOCOL_MIN
-               ? RVL_OK
-               : rvli_machine_refuse(machine, "an older pickle protocol than 2");
+    return version >= PROTOCOL_MIN ? RVL_OK
+                                   : rvli_pickle_refuse(machine, "an older pickle protocol than 2");
 }
 
 /* A frame is a hint for buffering; its end need not be an opcode's. */
-static rvl_status check_frame(rvli_machine *machine)
+static rvl_status check_frame(rvli_pickle_machine *machine)
 {
     uint64_t length = 0;
     rvl_status status = number_argument(machine, 8, &length);
     return status == RVL_OK && !has(machine, length) ? breaks_off(machine) : status;
 }
 
-static rvl_status begin_dict(rvli_machine *machine)
+static rvl_status begin_dict(rvli_pickle_machine *machine)
 {
     bool done;
     rvl_status status = rvli_read_entry(machine, &done);
     return status == RVL_OK && !done ? push_empty(machine, RVLI_PICKLE_DICT) : status;
 }
 
-static rvl_status step(rvli_machine *machine, unsigned char opcode)
+static rvl_status step(rvli_pickle_machine *machine, unsigned char opcode)
 {
     switch (opcode) {
     case '}':
@@ -570,15 +570,15 @@ static rvl_status step(rvli_machine *machine, unsigned char opcode)
     }
 }
 
-static rvl_status run(rvli_machine *machine)
+static rvl_status run(rvli_pickle_machine *machine)
 {
     rvl_status status = RVL_OK;
     machine->opcode = machine->data;
     if (machine->at == machine->end)
-        return rvli_machine_refuse(machine, "the file is empty");
+        return rvli_pickle_refuse(machine, "the file is empty");
     if (*machine->at != 0x80)
-        return rvli_machine_refuse(machine,
-                                   "not a pickle of protocol 2 to 5: it does not begin with PROTO");
+        return rvli_pickle_refuse(machine,
+                                  "not a pickle of protocol 2 to 5: it does not begin with PROTO");
     while (status == RVL_OK) {
         if (machine->at == machine->end)
             return breaks_off(machine);
@@ -607,7 +607,7 @@ static const size_t element_bytes[RVLI_TABLE_COUNT] = {
     [RVLI_TABLE_TEXTS] = sizeof(rvli_text_row),
 };
 
-static void hand_over(rvli_machine *machine, rvli_pickle *pickle)
+static void hand_over(rvli_pickle_machine *machine, rvli_pickle *pickle)
 {
     rvli_table *tables = machine->tables;
     *pickle = (rvli_pickle){
@@ -642,15 +642,15 @@ static void hand_over(rvli_machine *machine, rvli_pickle *pickle)
 }
 
 /* Stream 0 and the default pool are the first of their tables; the stack is never NULL. */
-static rvl_status begin(rvli_machine *machine)
+static rvl_status begin(rvli_pickle_machine *machine)
 {
     rvli_table *streams = &machine->tables[RVLI_TABLE_STREAMS];
     rvli_table *pools = &machine->tables[RVLI_TABLE_POOLS];
-    rvl_status status = rvli_machine_room(machine, streams, 1);
+    rvl_status status = rvli_pickle_room(machine, streams, 1);
     if (status == RVL_OK)
-        status = rvli_machine_room(machine, pools, 1);
+        status = rvli_pickle_room(machine, pools, 1);
     if (status == RVL_OK)
-        status = rvli_machine_room(machine, &machine->tables[RVLI_TABLE_STACK], 1);
+        status = rvli_pickle_room(machine, &machine->tables[RVLI_TABLE_STACK], 1);
     if (status != RVL_OK)
         return status;
     ((uint64_t *)streams->data)[streams->count++] = 0;
@@ -661,7 +661,7 @@ static rvl_status begin(rvli_machine *machine)
 rvl_status rvli_pickle_read(const unsigned char *data, uint64_t size, rvli_pickle *pickle_out,
                             rvli_pickle_error *error_out)
 {
-    rvli_machine machine = {.data = data, .at = data, .end = data + size, .opcode = data};
+    rvli_pickle_machine machine = {.data = data, .at = data, .end = data + size, .opcode = data};
     *error_out = (rvli_pickle_error){0};
     machine.error = error_out;
     machine.budget = BUDGET_BASE + BUDGET_FACTOR * size;

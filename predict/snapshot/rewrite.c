@@ -51,12 +51,12 @@ typedef struct rewriter {
 
 /* ---- The line on stacks ---- */
 
-static rvli_piece text_of(const rvli_pickle *pickle, uint32_t text)
+static rvli_snapshot_piece text_of(const rvli_pickle *pickle, uint32_t text)
 {
     if (text == 0)
-        return (rvli_piece){"", 0};
+        return (rvli_snapshot_piece){"", 0};
     const rvli_text_row *row = &pickle->texts[text - 1];
-    return (rvli_piece){(const char *)pickle->data + row->at, row->length};
+    return (rvli_snapshot_piece){(const char *)pickle->data + row->at, row->length};
 }
 
 bool rvli_rewrite_knows(const char *place)
@@ -70,7 +70,7 @@ static bool is_the_line(const rewriter *of, const rvli_frame_row *frame)
 {
     const char *colon = strrchr(of->place, ':');
     size_t length = (size_t)(colon - of->place);
-    rvli_piece file = text_of(&of->recording->pickle, frame->file);
+    rvli_snapshot_piece file = text_of(&of->recording->pickle, frame->file);
     if (frame->line != (uint32_t)strtoul(colon + 1, NULL, 10) || file.length < length ||
         memcmp(file.text + file.length - length, of->place, length) != 0)
         return false;
@@ -158,8 +158,8 @@ static bool add_call(rewriter *of, call what)
  */
 static bool repeats(const rewriter *of, const call *open, uint32_t index)
 {
-    const rvli_tensor *list = of->tensors.list;
-    const rvli_tensor *first = &list[open->first_tensor];
+    const rvli_snapshot_tensor *list = of->tensors.list;
+    const rvli_snapshot_tensor *first = &list[open->first_tensor];
     uint32_t made = index - open->first_tensor;
     bool several = false;
     for (uint32_t i = 0; i < made; i++)
@@ -177,7 +177,7 @@ static bool repeats(const rewriter *of, const call *open, uint32_t index)
 /* Whether a tensor is of the open call. */
 static bool continues(const rewriter *of, const call *open, uint32_t index, uint32_t phase)
 {
-    const rvli_tensor *list = of->tensors.list;
+    const rvli_snapshot_tensor *list = of->tensors.list;
     uint32_t first = list[open->first_tensor].stack, here = list[index].stack;
     if (open->end_tensor != index || open->phase != phase)
         return false;
@@ -190,7 +190,7 @@ static bool continues(const rewriter *of, const call *open, uint32_t index, uint
 static bool find_calls(rewriter *of)
 {
     for (uint32_t i = 0; i < of->tensors.count; i++) {
-        const rvli_tensor *tensor = &of->tensors.list[i];
+        const rvli_snapshot_tensor *tensor = &of->tensors.list[i];
         if (tensor->begin == 0)
             continue;
         uint32_t entry = tensor->begin - 1, phase = phase_of(of, entry);
@@ -219,7 +219,7 @@ static bool find_calls(rewriter *of)
 /* ---- What a call keeps ---- */
 
 /* Made for the pass of backward behind the call: it goes there, or the recording ends before. */
-static bool is_for_backward(const rewriter *of, const call *in, const rvli_tensor *tensor)
+static bool is_for_backward(const rewriter *of, const call *in, const rvli_snapshot_tensor *tensor)
 {
     uint32_t end = RVLI_NEVER;
     const rvli_phase *next = backward_behind(of, in->first, &end);
@@ -256,7 +256,7 @@ static uint32_t begin_of_operation(const rewriter *of, uint32_t entry)
 /* Returns whether the call keeps anything but what it returns. */
 static bool look_at_call(rewriter *of, call *in)
 {
-    const rvli_tensor *list = of->tensors.list;
+    const rvli_snapshot_tensor *list = of->tensors.list;
     uint32_t returned = in->end_tensor, first_free = RVLI_NEVER;
     bool keeps = false;
     for (uint32_t i = in->end_tensor; i-- > in->first_tensor && returned == in->end_tensor;)
@@ -325,7 +325,7 @@ static bool put_return(rewriter *of, const call *in, const rvli_event_row *at)
 {
     bool ok = true;
     for (uint32_t i = in->first_tensor; ok && i < in->end_tensor; i++) {
-        const rvli_tensor *tensor = &of->tensors.list[i];
+        const rvli_snapshot_tensor *tensor = &of->tensors.list[i];
         if (of->fates[i] == FATE_OF_BACKWARD)
             ok = put_free(of, of->recording->events[tensor->begin - 1], tensor->addr, at);
     }
@@ -412,7 +412,7 @@ static bool find_tensors_of_entries(rewriter *of)
 {
     of->tensor_of = calloc(of->recording->event_count + (size_t)1, sizeof *of->tensor_of);
     for (uint32_t i = 0; of->tensor_of != NULL && i < of->tensors.count; i++) {
-        const rvli_tensor *tensor = &of->tensors.list[i];
+        const rvli_snapshot_tensor *tensor = &of->tensors.list[i];
         if (tensor->begin > 0)
             of->tensor_of[tensor->begin - 1] = i + 1;
         if (tensor->end != RVLI_NEVER && tensor->end > 0)

@@ -320,7 +320,7 @@ static bool knows_the_end(const rvli_run *run)
     return true;
 }
 
-static uint64_t quietly(void *owner, rvli_change change, uint64_t addr, uint64_t size,
+static uint64_t quietly(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                         uint32_t stream)
 {
     (void)owner, (void)change, (void)addr, (void)size, (void)stream;

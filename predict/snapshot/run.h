@@ -209,7 +209,7 @@ bool rvli_stages_more(const rvli_bytes *bytes, const rvli_bytes *than);
 /* ---- segments.c ---- */
 
 /* The allocator's owner. */
-uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_t size,
+uint64_t rvli_run_change(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                          uint32_t stream);
 /* Keeps an entry on a segment for later. */
 rvl_status rvli_queue_push(rvli_run *run, uint32_t event);

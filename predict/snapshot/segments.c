@@ -56,7 +56,8 @@ static const rvli_event_row *head(const rvli_run *run)
 
 /* ---- The allocator's changes ---- */
 
-static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t addr, uint64_t size)
+static uint64_t predict_address(rvli_run *run, rvli_snapshot_change change, uint64_t addr,
+                                uint64_t size)
 {
     switch (change) {
     case RVLI_CHANGE_ALLOC:
@@ -71,7 +72,8 @@ static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t addr
     }
 }
 
-static uint64_t recorded_address(rvli_run *run, rvli_change change, uint64_t size, uint32_t stream)
+static uint64_t recorded_address(rvli_run *run, rvli_snapshot_change change, uint64_t size,
+                                 uint32_t stream)
 {
     const rvli_event_row *event = head(run);
     uint8_t action =
@@ -119,7 +121,7 @@ static void complete_early(rvli_run *run, uint64_t event)
 
 static void catch_up(rvli_run *run);
 
-uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_t size,
+uint64_t rvli_run_change(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                          uint32_t stream)
 {
     rvli_run *run = owner;

@@ -17,12 +17,12 @@
 #define COLLISIONS_MAX 16u
 
 /* Whether a row of a table says the same as another. */
-typedef bool (*same_row)(const rvli_machine *machine, uint32_t number, const void *row);
+typedef bool (*same_row)(const rvli_pickle_machine *machine, uint32_t number, const void *row);
 
-static rvl_status add_row(rvli_machine *machine, rvli_table *table, const void *row,
+static rvl_status add_row(rvli_pickle_machine *machine, rvli_table *table, const void *row,
                           uint32_t *number_out)
 {
-    rvl_status status = rvli_machine_room(machine, table, 1);
+    rvl_status status = rvli_pickle_room(machine, table, 1);
     if (status != RVL_OK)
         return status;
     memcpy((char *)table->data + (size_t)table->count * table->element, row, table->element);
@@ -31,8 +31,9 @@ static rvl_status add_row(rvli_machine *machine, rvli_table *table, const void *
 }
 
 /* The number of a row, which is added if it is not there. NULL: the key alone says what it is. */
-static rvl_status number_of(rvli_machine *machine, rvli_table_name name, rvli_intmap *numbers,
-                            uint64_t key, const void *row, same_row same, uint32_t *number_out)
+static rvl_status number_of(rvli_pickle_machine *machine, rvli_table_name name,
+                            rvli_intmap *numbers, uint64_t key, const void *row, same_row same,
+                            uint32_t *number_out)
 {
     rvli_table *table = &machine->tables[name];
     uint64_t found;
@@ -58,7 +59,7 @@ static rvl_status number_of(rvli_machine *machine, rvli_table_name name, rvli_in
 #define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 #define HASH_FACTOR UINT64_C(0x100000001b3)
 
-static bool same_text(const rvli_machine *machine, uint32_t number, const void *row)
+static bool same_text(const rvli_pickle_machine *machine, uint32_t number, const void *row)
 {
     const rvli_text_row *left = machine->tables[RVLI_TABLE_TEXTS].data, *right = row;
     left += number;
@@ -67,7 +68,7 @@ static bool same_text(const rvli_machine *machine, uint32_t number, const void *
 }
 
 /* The number of a text + 1; 0 is the empty one. */
-static rvl_status find_text(rvli_machine *machine, const rvli_pickle_value *text,
+static rvl_status find_text(rvli_pickle_machine *machine, const rvli_pickle_value *text,
                             uint32_t *number_out)
 {
     const rvli_text_row row = {text->at, text->length};
@@ -84,7 +85,8 @@ static rvl_status find_text(rvli_machine *machine, const rvli_pickle_value *text
     return status;
 }
 
-rvl_status rvli_build_label(rvli_machine *machine, const rvli_pickle_value *text, uint32_t *label)
+rvl_status rvli_build_label(rvli_pickle_machine *machine, const rvli_pickle_value *text,
+                            uint32_t *label)
 {
     if (text->type != RVLI_PICKLE_TEXT || text->length == 0)
         return RVL_OK;
@@ -119,14 +121,14 @@ static frame_fields fields_of(const rvli_pickle_value *pairs, uint32_t count)
 #define WRITTEN_BY ": save it by torch.cuda.memory._dump_snapshot()"
 
 /* Code without lines says -1 or None. A frame without a name is one of an older PyTorch. */
-static rvl_status check_fields(rvli_machine *machine, const frame_fields *fields)
+static rvl_status check_fields(rvli_pickle_machine *machine, const frame_fields *fields)
 {
     if (fields->file->type != RVLI_PICKLE_TEXT)
-        return rvli_machine_refuse(machine, "a stack frame's filename is no string" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's filename is no string" WRITTEN_BY);
     if (fields->name != NULL && fields->name->type != RVLI_PICKLE_TEXT)
-        return rvli_machine_refuse(machine, "a stack frame's name is no string" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's name is no string" WRITTEN_BY);
     if (fields->line->type != RVLI_PICKLE_INT && fields->line->type != RVLI_PICKLE_NONE)
-        return rvli_machine_refuse(machine, "a stack frame's line is no integer" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's line is no integer" WRITTEN_BY);
     return RVL_OK;
 }
 
@@ -136,14 +138,15 @@ static uint32_t line_of(const rvli_pickle_value *line)
     return known ? (uint32_t)line->integer : 0;
 }
 
-static bool same_frame(const rvli_machine *machine, uint32_t number, const void *row)
+static bool same_frame(const rvli_pickle_machine *machine, uint32_t number, const void *row)
 {
     const rvli_frame_row *left = machine->tables[RVLI_TABLE_FRAMES].data, *right = row;
     left += number;
     return left->file == right->file && left->name == right->name && left->line == right->line;
 }
 
-static rvl_status find_frame(rvli_machine *machine, const frame_fields *fields, uint32_t *frame_out)
+static rvl_status find_frame(rvli_pickle_machine *machine, const frame_fields *fields,
+                             uint32_t *frame_out)
 {
     rvli_frame_row row = {.line = line_of(fields->line)};
     rvl_status status = find_text(machine, fields->file, &row.file);
@@ -156,8 +159,8 @@ static rvl_status find_frame(rvli_machine *machine, const frame_fields *fields, 
                      same_frame, frame_out);
 }
 
-rvl_status rvli_build_frame(rvli_machine *machine, const rvli_pickle_value *pairs, uint32_t count,
-                            uint32_t *frame_out)
+rvl_status rvli_build_frame(rvli_pickle_machine *machine, const rvli_pickle_value *pairs,
+                            uint32_t count, uint32_t *frame_out)
 {
     frame_fields fields = fields_of(pairs, count);
     rvl_status status = check_fields(machine, &fields);
@@ -183,7 +186,7 @@ rvl_status rvli_build_frame(rvli_machine *machine, const rvli_pickle_value *pair
 
 /* ---- Stacks ---- */
 
-rvl_status rvli_build_caller(rvli_machine *machine, uint32_t *stack, uint32_t frame)
+rvl_status rvli_build_caller(rvli_pickle_machine *machine, uint32_t *stack, uint32_t frame)
 {
     const rvli_stack_node *nodes = machine->tables[RVLI_TABLE_STACKS].data;
     rvli_stack_node made = {*stack, frame, *stack > 0 ? nodes[*stack - 1].depth + 1 : 1};
@@ -198,16 +201,16 @@ rvl_status rvli_build_caller(rvli_machine *machine, uint32_t *stack, uint32_t fr
     return status;
 }
 
-rvl_status rvli_build_stack(rvli_machine *machine, const rvli_pickle_value *list,
+rvl_status rvli_build_stack(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                             uint32_t *stack_out)
 {
     const rvli_pickle_container *containers = machine->tables[RVLI_TABLE_CONTAINERS].data;
     if (list->type == RVLI_PICKLE_NONE)
         return RVL_OK;
     if (list->type != RVLI_PICKLE_LIST)
-        return rvli_machine_refuse(machine, "frames are no list" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "frames are no list" WRITTEN_BY);
     if (containers[list->integer].kind != RVLI_KIND_EMPTY)
-        return rvli_machine_refuse(machine, "an item of frames is no stack frame" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "an item of frames is no stack frame" WRITTEN_BY);
     *stack_out = containers[list->integer].stack;
     return RVL_OK;
 }

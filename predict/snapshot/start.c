@@ -378,7 +378,7 @@ static rvl_status build_piece(rvli_run *run, start *begin, const rvli_segment_ro
         uint64_t size = allocator->range_bytes + piece->addr - base + piece->size;
         uint64_t page = run->recording.settings.large_segment_bytes;
         size += page - size % page;
-        status = rvli_range_add(allocator, bucket, base, size, &block);
+        status = rvli_snapshot_range_add(allocator, bucket, base, size, &block);
     }
     return status == RVL_OK ? rvli_map_at(allocator, block, piece->addr, piece->size) : status;
 }

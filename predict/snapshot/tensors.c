@@ -32,9 +32,10 @@ static void *with_room(void *list, uint32_t count, uint32_t *capacity, size_t el
     return grown;
 }
 
-static rvl_status add_tensor(rvli_tensors *found, rvli_tensor tensor)
+static rvl_status add_tensor(rvli_tensors *found, rvli_snapshot_tensor tensor)
 {
-    rvli_tensor *list = with_room(found->list, found->count, &found->capacity, sizeof tensor);
+    rvli_snapshot_tensor *list =
+        with_room(found->list, found->count, &found->capacity, sizeof tensor);
     if (list == NULL)
         return RVL_ERR_HOST_OOM;
     list[found->count++] = tensor;
@@ -72,20 +73,21 @@ static void complete(finder *from, uint64_t addr)
 /* An address that is given out twice: the first tensor has gone, whatever the trace lacks. */
 static rvl_status allocate(finder *from, const rvli_event_row *event)
 {
-    rvli_tensor *list = from->found->list;
+    rvli_snapshot_tensor *list = from->found->list;
     uint64_t index;
     if (rvli_intmap_remove(&from->live, event->addr, &index))
         list[index].end = list[index].done = from->now;
     complete(from, event->addr);
     rvl_status status = put(&from->live, event->addr, from->found->count);
-    return status != RVL_OK ? status
-                            : add_tensor(from->found, (rvli_tensor){.addr = event->addr,
-                                                                    .size = event->size,
-                                                                    .begin = from->now,
-                                                                    .end = RVLI_NEVER,
-                                                                    .done = RVLI_NEVER,
-                                                                    .stack = event->stack,
-                                                                    .label = event->label});
+    return status != RVL_OK
+               ? status
+               : add_tensor(from->found, (rvli_snapshot_tensor){.addr = event->addr,
+                                                                .size = event->size,
+                                                                .begin = from->now,
+                                                                .end = RVLI_NEVER,
+                                                                .done = RVLI_NEVER,
+                                                                .stack = event->stack,
+                                                                .label = event->label});
 }
 
 /* The stack of an entry that frees says who freed, and not who allocated. */
@@ -94,9 +96,9 @@ static rvl_status free_requested(finder *from, const rvli_event_row *event)
     uint64_t index = from->found->count;
     rvl_status status = RVL_OK;
     if (!rvli_intmap_remove(&from->live, event->addr, &index))
-        status =
-            add_tensor(from->found,
-                       (rvli_tensor){.addr = event->addr, .size = event->size, .done = RVLI_NEVER});
+        status = add_tensor(
+            from->found,
+            (rvli_snapshot_tensor){.addr = event->addr, .size = event->size, .done = RVLI_NEVER});
     if (status != RVL_OK)
         return status;
     from->found->list[index].end = from->now;
@@ -114,14 +116,14 @@ static rvl_status add_final(finder *from, const rvli_recording *recording)
             continue;
         status = put(&from->live, block->addr, from->found->count);
         if (status == RVL_OK)
-            status = add_tensor(
-                from->found,
-                (rvli_tensor){.addr = block->addr,
-                              .size = block->requested > 0 ? block->requested : block->size,
-                              .end = RVLI_NEVER,
-                              .done = RVLI_NEVER,
-                              .stack = block->stack,
-                              .label = block->label});
+            status = add_tensor(from->found, (rvli_snapshot_tensor){.addr = block->addr,
+                                                                    .size = block->requested > 0
+                                                                                ? block->requested
+                                                                                : block->size,
+                                                                    .end = RVLI_NEVER,
+                                                                    .done = RVLI_NEVER,
+                                                                    .stack = block->stack,
+                                                                    .label = block->label});
     }
     return status;
 }
@@ -235,7 +237,7 @@ static rvl_status take_entry(finder *from, const rvli_event_row *event)
 
 static int by_begin(const void *a, const void *b)
 {
-    const rvli_tensor *left = a, *right = b;
+    const rvli_snapshot_tensor *left = a, *right = b;
     if (left->begin != right->begin)
         return left->begin < right->begin ? -1 : 1;
     return (left->addr > right->addr) - (left->addr < right->addr);
@@ -244,7 +246,7 @@ static int by_begin(const void *a, const void *b)
 /* Those of before the first entry are found late; the others are in order. */
 static rvl_status put_in_order(rvli_tensors *found)
 {
-    rvli_tensor *ordered = malloc((found->count + (size_t)1) * sizeof *ordered);
+    rvli_snapshot_tensor *ordered = malloc((found->count + (size_t)1) * sizeof *ordered);
     uint32_t count = 0;
     if (ordered == NULL)
         return RVL_ERR_HOST_OOM;

@@ -16,7 +16,7 @@
 #define RVLI_NEVER UINT32_MAX
 
 /* There from instant begin on, and no longer at instant end. */
-typedef struct rvli_tensor {
+typedef struct rvli_snapshot_tensor {
     uint64_t addr;
     uint64_t size;  /* as asked for */
     uint32_t begin; /* 0: before the first entry */
@@ -24,7 +24,7 @@ typedef struct rvli_tensor {
     uint32_t done;  /* no stream uses it any more; RVLI_NEVER */
     uint32_t stack; /* as in the rows of the recording */
     uint32_t label;
-} rvli_tensor;
+} rvli_snapshot_tensor;
 
 /* A segment, or a part of an expandable one. */
 typedef struct rvli_mapped {
@@ -36,7 +36,7 @@ typedef struct rvli_mapped {
 } rvli_mapped;
 
 typedef struct rvli_tensors {
-    rvli_tensor *list; /* by begin */
+    rvli_snapshot_tensor *list; /* by begin */
     rvli_mapped *mapped;
     uint32_t count, capacity;
     uint32_t mapped_count, mapped_capacity;

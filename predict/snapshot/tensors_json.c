@@ -172,7 +172,7 @@ static uint64_t unit_of(const rvli_tensors *tensors)
 static void write_tensors(FILE *out, const rvli_tensors *tensors, const calls *stacks,
                           uint64_t unit)
 {
-    const rvli_tensor *list = tensors->list;
+    const rvli_snapshot_tensor *list = tensors->list;
     uint32_t count = tensors->count;
     WRITE_COLUMN(out, "addr", count, i, put_next(&to, list[i].addr / unit));
     WRITE_COLUMN(out, "bytes", count, i, put(&to, list[i].size));

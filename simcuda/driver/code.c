@@ -112,8 +112,8 @@ void rvli_code_free(rvli_code *code)
 
 /* ---- Handles ---- */
 
-static CUresult make(rvli_code *code, const rvli_entry *entry, CUmodule module, CUlibrary library,
-                     CUfunction *function_out)
+static CUresult make(rvli_code *code, const rvli_kernel_entry *entry, CUmodule module,
+                     CUlibrary library, CUfunction *function_out)
 {
     CUfunction made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -142,7 +142,7 @@ static CUresult find_sealed(rvli_code *code, const char *name, CUmodule module, 
     CUfunction found = code->sealed;
     while (found != NULL && strcmp(found->entry.name, name) != 0)
         found = found->next;
-    const rvli_entry entry = {.name = (char *)name, .registers = RVLI_REGISTERS_ASSUMED};
+    const rvli_kernel_entry entry = {.name = (char *)name, .registers = RVLI_REGISTERS_ASSUMED};
     CUresult result = CUDA_SUCCESS;
     if (found == NULL) {
         result = make(code, &entry, module, library, &found);
@@ -171,7 +171,7 @@ static CUresult find_entry(rvli_code *code, size_t index, CUmodule module, CUlib
 CUresult rvli_code_function(rvli_code *code, const char *name, CUmodule module, CUlibrary library,
                             CUfunction *function_out)
 {
-    const rvli_entry *entry = rvli_image_entry(&code->image, name);
+    const rvli_kernel_entry *entry = rvli_image_entry(&code->image, name);
     if (name[0] == '\0')
         return CUDA_ERROR_INVALID_VALUE;
     if (entry == NULL && !code->image.sealed)

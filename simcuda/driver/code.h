@@ -26,7 +26,7 @@ struct CUmod_st {
 };
 
 struct CUfunc_st {
-    rvli_entry entry;
+    rvli_kernel_entry entry;
     rvli_code *code; /* NULL: the runtime's */
     rvli_loaded at;
     CUfunction next;   /* of a sealed image */

@@ -64,12 +64,12 @@ static const char *string_at(const cubin *of, const Elf64_Shdr *table, uint64_t 
 }
 
 /* The kernel that a section belongs to by its name: .text.NAME for ".text.". NULL: to none. */
-static rvli_entry *entry_of(const cubin *of, const char *section, const char *prefix)
+static rvli_kernel_entry *entry_of(const cubin *of, const char *section, const char *prefix)
 {
     size_t length = strlen(prefix);
     if (strncmp(section, prefix, length) != 0)
         return NULL;
-    return (rvli_entry *)rvli_image_entry(of->image, section + length);
+    return (rvli_kernel_entry *)rvli_image_entry(of->image, section + length);
 }
 
 /* ---- Symbols ---- */
@@ -123,7 +123,7 @@ static rvli_image_error add_symbol(const cubin *of, const Elf64_Sym *symbol, uin
     }
     if (!entry)
         return symbol->st_shndx < SHN_LORESERVE ? add_variable(of, symbol, name) : RVLI_IMAGE_OK;
-    rvli_entry *added = rvli_image_add_entry(of->image, name, strlen(name));
+    rvli_kernel_entry *added = rvli_image_add_entry(of->image, name, strlen(name));
     if (added == NULL)
         return RVLI_IMAGE_OUT_OF_HOST;
     added->symbol = number;
@@ -155,7 +155,7 @@ static uint32_t number_at(const unsigned char *bytes)
 
 static int by_symbol(const void *wanted, const void *entry)
 {
-    uint64_t a = *(const uint64_t *)wanted, b = ((const rvli_entry *)entry)->symbol;
+    uint64_t a = *(const uint64_t *)wanted, b = ((const rvli_kernel_entry *)entry)->symbol;
     return a < b ? -1 : a > b;
 }
 
@@ -165,8 +165,8 @@ static void note_number(const cubin *of, unsigned says, const unsigned char *bod
     if (bytes < 8 || of->image->entry_count == 0)
         return;
     const uint64_t symbol = number_at(body);
-    rvli_entry *entry = bsearch(&symbol, of->image->entries, of->image->entry_count,
-                                sizeof *of->image->entries, by_symbol);
+    rvli_kernel_entry *entry = bsearch(&symbol, of->image->entries, of->image->entry_count,
+                                      sizeof *of->image->entries, by_symbol);
     if (entry == NULL)
         return;
     if (says == SAYS_REGISTERS)
@@ -176,7 +176,8 @@ static void note_number(const cubin *of, unsigned says, const unsigned char *bod
 }
 
 /* A record of one kernel: threads of a block by dimension. */
-static void note_threads(rvli_entry *entry, unsigned says, const unsigned char *body, size_t bytes)
+static void note_threads(rvli_kernel_entry *entry, unsigned says, const unsigned char *body,
+                         size_t bytes)
 {
     uint64_t threads = 1;
     if ((says != SAYS_THREADS_MOST && says != SAYS_THREADS) || bytes < 12)
@@ -192,7 +193,7 @@ static void note_threads(rvli_entry *entry, unsigned says, const unsigned char *
 }
 
 /* entry NULL: of the whole file. */
-static bool read_records(const cubin *of, const Elf64_Shdr *section, rvli_entry *entry)
+static bool read_records(const cubin *of, const Elf64_Shdr *section, rvli_kernel_entry *entry)
 {
     const unsigned char *at = of->bytes + section->sh_offset;
     if (section->sh_type == SHT_NOBITS)
@@ -215,7 +216,7 @@ static bool read_records(const cubin *of, const Elf64_Shdr *section, rvli_entry 
     return true;
 }
 
-static void note_shared(const cubin *of, rvli_entry *entry, uint64_t bytes)
+static void note_shared(const cubin *of, rvli_kernel_entry *entry, uint64_t bytes)
 {
     if (of->driver_shares)
         bytes -= bytes < SHARED_OF_DRIVER ? bytes : SHARED_OF_DRIVER;
@@ -294,7 +295,7 @@ static rvli_image_error find_numbers(cubin *of, const Elf64_Shdr *section, const
 
 static rvli_image_error find_needs(cubin *of, const Elf64_Shdr *section, const char *name)
 {
-    rvli_entry *entry;
+    rvli_kernel_entry *entry;
     if ((entry = entry_of(of, name, ".nv.info.")) != NULL)
         return read_records(of, section, entry) ? RVLI_IMAGE_OK : RVLI_IMAGE_INVALID;
     if ((entry = entry_of(of, name, ".nv.shared.")) != NULL)

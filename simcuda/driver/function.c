@@ -89,7 +89,7 @@ static CUresult read_attribute(int *value, CUfunction_attribute attribute, CUfun
                                int device)
 {
     const rvli_card *card = rvli_device_card(device);
-    const rvli_entry *entry = &function->entry;
+    const rvli_kernel_entry *entry = &function->entry;
     switch ((int)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = (int)rvli_function_threads(function, device);

@@ -63,15 +63,15 @@ static void *grow(void *list, size_t count, size_t each_bytes)
     return full ? realloc(list, (count == 0 ? 1 : count * 2) * each_bytes) : list;
 }
 
-rvli_entry *rvli_image_add_entry(rvli_image *image, const char *name, size_t length)
+rvli_kernel_entry *rvli_image_add_entry(rvli_image *image, const char *name, size_t length)
 {
-    rvli_entry *grown = grow(image->entries, image->entry_count, sizeof *grown);
+    rvli_kernel_entry *grown = grow(image->entries, image->entry_count, sizeof *grown);
     image->entries = grown != NULL ? grown : image->entries;
     char *copy = grown != NULL ? strndup(name, length) : NULL;
     if (copy == NULL)
         return NULL;
-    rvli_entry *added = &grown[image->entry_count++];
-    *added = (rvli_entry){.name = copy, .registers = RVLI_REGISTERS_ASSUMED};
+    rvli_kernel_entry *added = &grown[image->entry_count++];
+    *added = (rvli_kernel_entry){.name = copy, .registers = RVLI_REGISTERS_ASSUMED};
     return added;
 }
 
@@ -106,7 +106,7 @@ static const void *find(const void *list, size_t count, size_t each_bytes, const
     return count > 0 ? bsearch(&name, list, count, each_bytes, by_name) : NULL;
 }
 
-const rvli_entry *rvli_image_entry(const rvli_image *image, const char *name)
+const rvli_kernel_entry *rvli_image_entry(const rvli_image *image, const char *name)
 {
     return find(image->entries, image->entry_count, sizeof *image->entries, name);
 }

@@ -29,7 +29,7 @@ typedef enum rvli_image_error {
 } rvli_image_error;
 
 /* A kernel. */
-typedef struct rvli_entry {
+typedef struct rvli_kernel_entry {
     char *name;
     unsigned registers;      /* a thread */
     unsigned shared_bytes;   /* a block, static */
@@ -41,7 +41,7 @@ typedef struct rvli_entry {
     unsigned ptx_version;    /* of the text; 0: it is machine code */
     uint64_t code_bytes;     /* of machine code; 0: not known */
     uint64_t symbol;         /* its number in a cubin */
-} rvli_entry;
+} rvli_kernel_entry;
 
 typedef struct rvli_variable {
     char *name;
@@ -51,7 +51,7 @@ typedef struct rvli_variable {
 } rvli_variable;
 
 typedef struct rvli_image {
-    rvli_entry *entries; /* by name */
+    rvli_kernel_entry *entries; /* by name */
     size_t entry_count;
     rvli_variable *variables; /* by name */
     size_t variable_count;
@@ -73,7 +73,7 @@ rvli_image_error rvli_image_read(const void *image, size_t size_bytes, int major
 void rvli_image_free(rvli_image *image);
 
 /* By name; NULL: there is none. */
-const rvli_entry *rvli_image_entry(const rvli_image *image, const char *name);
+const rvli_kernel_entry *rvli_image_entry(const rvli_image *image, const char *name);
 const rvli_variable *rvli_image_variable(const rvli_image *image, const char *name);
 
 /* ---- For the readers of the forms ---- */
@@ -82,7 +82,7 @@ const rvli_variable *rvli_image_variable(const rvli_image *image, const char *na
 bool rvli_image_mapped(const void *addr, size_t size_bytes);
 
 /* Adds one, with a copy of a name of so many characters. NULL: no host memory. */
-rvli_entry *rvli_image_add_entry(rvli_image *image, const char *name, size_t length);
+rvli_kernel_entry *rvli_image_add_entry(rvli_image *image, const char *name, size_t length);
 rvli_variable *rvli_image_add_variable(rvli_image *image, const char *name, size_t length);
 
 /* Puts both lists into order: before anything is looked up. */

@@ -68,7 +68,7 @@ static CUresult check_attributes(const CUlaunchConfig *of, CUfunction function, 
 }
 
 /* What the code says of its blocks. More than it needs registers for is another matter. */
-static bool is_as_written(const CUlaunchConfig *of, const rvli_entry *entry)
+static bool is_as_written(const CUlaunchConfig *of, const rvli_kernel_entry *entry)
 {
     const unsigned *shape = entry->required;
     if (entry->threads_most > 0 && threads_of(of) > entry->threads_most)

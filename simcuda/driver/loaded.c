@@ -47,7 +47,7 @@ static void note(rvli_loaded *of, int device)
 }
 
 CUresult rvli_loaded_kernel(int device, const rvli_image *image, rvli_loaded *image_at,
-                            const rvli_entry *entry, rvli_loaded *entry_at)
+                            const rvli_kernel_entry *entry, rvli_loaded *entry_at)
 {
     CUresult result = CUDA_SUCCESS;
     if (is_there(entry_at, device))

@@ -24,6 +24,6 @@ void rvli_loaded_lose(int device);
  * of it. CUDA_ERROR_OUT_OF_MEMORY: the device is full. The caller locks.
  */
 CUresult rvli_loaded_kernel(int device, const rvli_image *image, rvli_loaded *image_at,
-                            const rvli_entry *entry, rvli_loaded *entry_at);
+                            const rvli_kernel_entry *entry, rvli_loaded *entry_at);
 
 #endif

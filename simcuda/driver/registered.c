@@ -111,7 +111,7 @@ void rvli_registered_describe(const void *host, uint64_t argument_bytes)
 static uint64_t arguments_of(kernel *of, int device)
 {
     need_image(of->of, device);
-    const rvli_entry *entry = rvli_image_entry(&of->of->image, of->name);
+    const rvli_kernel_entry *entry = rvli_image_entry(&of->of->image, of->name);
     return entry != NULL ? entry->argument_bytes : 0;
 }
 
@@ -143,7 +143,7 @@ static rvli_loaded *need_library(uint64_t number)
 CUresult rvli_registered_library(int device, uint64_t number, uint64_t code_bytes)
 {
     const rvli_image none = {0};
-    const rvli_entry entry = {.code_bytes = code_bytes};
+    const rvli_kernel_entry entry = {.code_bytes = code_bytes};
     rvli_loaded image_at = {0};
     pthread_mutex_lock(&mutex);
     rvli_loaded *at = need_library(number);

@@ -34,7 +34,7 @@ static size_t spoil(const uint8_t *data, size_t size, bool old, unsigned char *i
 static void check(const rvli_image *image)
 {
     for (size_t i = 0; i < image->entry_count; i++) {
-        const rvli_entry *entry = &image->entries[i];
+        const rvli_kernel_entry *entry = &image->entries[i];
         require(strcmp(rvli_image_entry(image, entry->name)->name, entry->name) == 0);
         require(entry->threads_most <= 1024);
         require(entry->argument_bytes <= 0xffff);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program of torch_memory_saver with a rank on each GPU, whose moves are those of all ranks.
+"""A program of torch_memory_saver with a rank on each GPU: all ranks move, or none.
 
     REVEILLE_AS_TORCH_MEMORY_SAVER=1 REVEILLE_COMMUNICATORS=1 PYTHONPATH=python/reveille/alias:python:$PYTHONPATH
         torchrun --nproc-per-node 2 saver_ranks.py [CYCLES]

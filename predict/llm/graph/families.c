@@ -253,7 +253,7 @@ static const struct {
     {"has_shared_experts", has_shared},
 };
 
-bool (*rvli_condition_find(rvli_word name))(const rvli_graph *g)
+bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g)
 {
     for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
         if (rvli_word_is(name, conditions[i].name))

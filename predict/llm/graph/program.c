@@ -16,7 +16,7 @@ typedef struct reader {
     const char *at;
     unsigned line;
     rvli_function *function; /* that is being read */
-    rvli_word slot[RVLI_SLOTS_MAX];
+    rvli_text_word slot[RVLI_SLOTS_MAX];
 } reader;
 
 static void fail(reader *r, const char *what)
@@ -60,10 +60,10 @@ static bool is_of_name(char c)
 }
 
 /* Empty: there is none. */
-static rvli_word take_name(reader *r)
+static rvli_text_word take_name(reader *r)
 {
     skip_blanks(r);
-    rvli_word word = {.text = r->at};
+    rvli_text_word word = {.text = r->at};
     while (is_of_name(*r->at) && (word.length > 0 || !isdigit((unsigned char)*r->at))) {
         r->at++;
         word.length++;
@@ -71,14 +71,14 @@ static rvli_word take_name(reader *r)
     return word;
 }
 
-static bool same(rvli_word a, rvli_word b)
+static bool same(rvli_text_word a, rvli_text_word b)
 {
     return a.length == b.length && strncmp(a.text, b.text, a.length) == 0;
 }
 
 /* ---- Names of a function ---- */
 
-static int find_slot(const reader *r, rvli_word name)
+static int find_slot(const reader *r, rvli_text_word name)
 {
     for (int i = 0; i < r->function->slot_count; i++) {
         if (same(r->slot[i], name))
@@ -87,7 +87,7 @@ static int find_slot(const reader *r, rvli_word name)
     return -1;
 }
 
-static uint16_t slot_of(reader *r, rvli_word name)
+static uint16_t slot_of(reader *r, rvli_text_word name)
 {
     int found = find_slot(r, name);
     if (found >= 0)
@@ -150,7 +150,7 @@ static bool take_number(reader *r)
 
 static uint16_t read_name(reader *r)
 {
-    rvli_word name = take_name(r);
+    rvli_text_word name = take_name(r);
     if (name.length == 0)
         fail(r, "an expression");
     if (take(r, "(")) {
@@ -288,7 +288,7 @@ static void read_results(reader *r, rvli_statement *statement)
 
 static void read_assignment(reader *r, rvli_statement *statement)
 {
-    rvli_word names[RVLI_ARGUMENTS_MAX];
+    rvli_text_word names[RVLI_ARGUMENTS_MAX];
     do {
         if (statement->count == RVLI_ARGUMENTS_MAX) {
             fail(r, "too many names");
@@ -378,7 +378,7 @@ static uint16_t read_block(reader *r, int above)
 
 /* ---- Functions ---- */
 
-static rvli_function *find_function(rvli_program *p, rvli_word name)
+static rvli_function *find_function(rvli_program *p, rvli_text_word name)
 {
     for (uint16_t i = 0; i < p->function_count; i++) {
         if (same(p->function[i].name, name))
@@ -387,7 +387,7 @@ static rvli_function *find_function(rvli_program *p, rvli_word name)
     return NULL;
 }
 
-static rvli_function *new_function(reader *r, rvli_word name)
+static rvli_function *new_function(reader *r, rvli_text_word name)
 {
     rvli_program *p = r->program;
     rvli_function *function = find_function(p, name);
@@ -421,7 +421,7 @@ static void read_function(reader *r)
 
 /* ---- What names mean, when all has been read ---- */
 
-static bool is_norm(rvli_word name)
+static bool is_norm(rvli_text_word name)
 {
     static const char part[] = "norm";
     for (size_t i = 0; i + sizeof part - 1 <= name.length; i++) {
@@ -432,7 +432,7 @@ static bool is_norm(rvli_word name)
 }
 
 /* Of parameters that texts call by other names than checkpoints. */
-static rvli_role role_of(const reader *r, rvli_word name)
+static rvli_role role_of(const reader *r, rvli_text_word name)
 {
     static const struct {
         const char *name;
@@ -498,7 +498,7 @@ static void find_entries(rvli_program *p)
                                         [RVLI_ENTRY_LINEAR_4BIT] = "Linear4bit"};
     for (int i = 0; i < RVLI_ENTRY_POINT_COUNT; i++) {
         const rvli_function *function =
-            find_function(p, (rvli_word){.text = names[i], .length = strlen(names[i])});
+            find_function(p, (rvli_text_word){.text = names[i], .length = strlen(names[i])});
         p->entry[i] = function != NULL ? (uint16_t)(function - p->function) : 0;
     }
 }

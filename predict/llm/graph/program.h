@@ -19,10 +19,10 @@
 #define RVLI_STATEMENTS_MAX 512
 #define RVLI_EXPRESSIONS_MAX 1024
 
-typedef struct rvli_word {
+typedef struct rvli_text_word {
     const char *text;
     size_t length;
-} rvli_word;
+} rvli_text_word;
 
 typedef enum rvli_expression_kind {
     RVLI_SLOT,   /* what a name of the function has */
@@ -47,7 +47,7 @@ typedef struct rvli_expression {
     uint16_t index;                        /* of a slot, of what is held, of a function */
     rvli_role role;
     const rvli_operator *operation;
-    rvli_word name;
+    rvli_text_word name;
 } rvli_expression;
 
 typedef enum rvli_statement_kind {
@@ -70,7 +70,7 @@ typedef struct rvli_statement {
 } rvli_statement;
 
 typedef struct rvli_function {
-    rvli_word name;
+    rvli_text_word name;
     bool is_module;
     uint16_t argument_count;
     uint16_t slot_count;
@@ -96,9 +96,9 @@ size_t rvli_texts_of(const char *type, const char **texts_out);
 #define RVLI_TEXTS_MAX 5
 
 /* NULL: there is no such condition. */
-bool (*rvli_condition_find(rvli_word name))(const rvli_graph *g);
+bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g);
 
-static inline bool rvli_word_is(rvli_word word, const char *text)
+static inline bool rvli_word_is(rvli_text_word word, const char *text)
 {
     return strncmp(text, word.text, word.length) == 0 && text[word.length] == '\0';
 }

@@ -7,7 +7,7 @@
 #define FIRST_ADDRESS (UINT64_C(1) << 62)
 
 /* Segments come to lie one below the other, as the driver places them while it can. */
-static uint64_t place(void *owner, rvli_change change, uint64_t addr, uint64_t size,
+static uint64_t place(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                       uint32_t stream)
 {
     rvli_tape *tape = owner;
