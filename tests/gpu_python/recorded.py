@@ -121,6 +121,9 @@ class Trace:
             if kind == "stage":
                 stage = fields[3]
                 self.stages.append(stage)
+            elif kind == "enter":  # a range of NVTX; the next one begins where it ends
+                stage = fields[4]
+                self.stages.append(stage)
             elif kind == "alloc":
                 number, device, size = fields[3], fields[4], int(fields[5])
                 live[number] = device, size

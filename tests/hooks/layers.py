@@ -5,7 +5,7 @@
     layers.py SOURCE_DIR NM LIBRARY HOOK_LIBRARIES HOOKS_OBJECTS OTHER_OBJECTS
 
 Lists have semicolons between their entries. The hooks' files include public headers, their own, and those
-of base/ and trace/, and what their objects need of other rooms by the linker is declared in a public
+of base/, nvtx/ and trace/, and what their objects need of other rooms by the linker is declared in a public
 header, even if another declares it, too. A hook library in front of CUDA needs nothing of libreveille by the
 linker: it opens it, and asks for the one function that has a version of its own.
 """
@@ -14,13 +14,13 @@ import re
 import subprocess
 import sys
 
-ROOMS_BELOW = ("base", "trace")
+ROOMS_BELOW = ("base", "nvtx", "trace")
 ALLOWED = {"hooks", "reveille", *ROOMS_BELOW}
 ATTACH = "rvl_private_attach_hooks"
 PRIVATE = {ATTACH, "rvl_private_error_record", "rvl_private_let_pass",
            "rvl_private_prefetch", "rvl_private_segment_next", "rvl_private_segment_now",
            "rvl_private_segment_tell",
-           "rvl_private_set_part"}
+           "rvl_private_set_part", "rvl_private_spend"}
 PRIVATE_VERSION = "REVEILLE_PRIVATE"
 NM_WITH_VERSIONS = "nm"  # of binutils, on all libraries: LLVM's shows versions since 15
 OURS = re.compile(r"rvli?_\w+")

@@ -17,6 +17,8 @@ def test_the_ci_example_passes(source, pytester):
 
 def test_the_workflow_names_files_that_exist(source):
     workflow = (source / "examples" / "ci" / "memory.yml").read_text()
-    (checks,) = re.findall(r"reveille check (\S+) --junit (\S+)", workflow)
-    assert (source / checks[0]).is_file()
-    assert f"path: {checks[1]}\n" in workflow
+    action = (source / "action.yml").read_text()
+    (checks,) = re.findall(r"checks: (\S+)", workflow)
+    (written,) = re.findall(r"junit=(\S+?)\"", action)
+    assert (source / "examples" / "ci" / checks).is_file()
+    assert f"path: {written}\n" in workflow

@@ -563,8 +563,7 @@ def test_a_worker_that_cannot_leave_refuses_for_all(engine, tmp_path):
     sys.path.insert(0, os.environ["HELPERS"])
     from job import FileStore
     import threading
-    import reveille._asleep, reveille._engine, reveille.vllm
-    from reveille._communicators import Communicator
+    import reveille._asleep, reveille._asleep_nccl, reveille.vllm
     worker.backend.suspend(1)
     def leave(rank, errors):
         job = reveille.Job(FileStore(os.environ["STORE"]), rank, 2)
@@ -572,12 +571,11 @@ def test_a_worker_that_cannot_leave_refuses_for_all(engine, tmp_path):
             reveille._asleep.sleep(group=job)
         except reveille.JobAborted as error:
             errors[rank] = str(error)
-    refuses = reveille._asleep._refuse_communicators
     ranks = {}
     def as_rank(found):
         if ranks[threading.get_ident()] == 1:
             raise reveille.NotSupported("1 communicator of NCCL connects this process with others")
-    reveille._asleep._refuse_communicators = as_rank
+    reveille._asleep_nccl.refuse = as_rank
     errors, threads = {}, []
     def run(rank):
         ranks[threading.get_ident()] = rank

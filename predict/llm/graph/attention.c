@@ -105,7 +105,7 @@ static void plain_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
     rvli_attention_gradients of = {0};
     parts_of(&layer, parts);
     rvli_block of_attended = is_math(g) ? steal(gradient->storage) : NULL;
-    for (int i = 0; is_math(g) && i < PARTS - 1; i++)
+    for (int i = 0; is_math(g) && i < PARTS - 1 && i < node->kept_count; i++)
         *parts[i] = steal(node->kept[i]);
     if (g->stopped)
         return;

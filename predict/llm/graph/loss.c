@@ -159,7 +159,7 @@ static void fused_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
                            rvli_value **of_out)
 {
     (void)gradient;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < node->kept_count; i++) { /* a frozen head has none */
         rvli_value *block =
             rvli_value_view(g, &(rvli_value){.storage = node->kept[i]}, &node->input[i].shape);
         of_out[i] = node->input[i].wanted ? block : NULL;
