@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 import traceback
 
@@ -103,7 +104,7 @@ class FileStore:
         return self.folder / key.replace("/", "|")
 
     def set(self, key, value):
-        draft = self.folder / f".draft-{os.getpid()}"
+        draft = self.folder / f".draft-{os.getpid()}-{threading.get_ident()}"
         draft.write_text(value)
         with self.clock.writing():
             draft.rename(self._path(key))
@@ -125,7 +126,7 @@ class FileStore:
 
     def compare_set(self, key, expected, desired):
         assert expected == ""
-        draft = self.folder / f".draft-{os.getpid()}"
+        draft = self.folder / f".draft-{os.getpid()}-{threading.get_ident()}"
         draft.write_text(desired)
         with self.clock.writing(), contextlib.suppress(FileExistsError):
             os.link(draft, self._path(key))
