@@ -28,7 +28,8 @@ typedef enum peaks_shared {
     PEAKS_OF_ALL,
 } peaks_shared;
 
-/* In order of devices, then of ranks if these are asked for, then of first stages. The caller frees *peaks_out. false: no memory. */
+/* In order of devices, then of ranks if these are asked for, then of first stages. The caller frees
+ * *peaks_out. false: no memory. */
 bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * What is on its way: the data of a transition.
  *
- * It lies below the backup stores, which fill and read what moves, and below core/transition/, which
- * knows in which order.
+ * It lies below the backup stores, which fill and read what moves, and below core/transition/,
+ * which knows in which order.
  */
 #ifndef RVL_CORE_MOVING_H
 #define RVL_CORE_MOVING_H

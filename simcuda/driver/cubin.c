@@ -166,7 +166,7 @@ static void note_number(const cubin *of, unsigned says, const unsigned char *bod
         return;
     const uint64_t symbol = number_at(body);
     rvli_kernel_entry *entry = bsearch(&symbol, of->image->entries, of->image->entry_count,
-                                      sizeof *of->image->entries, by_symbol);
+                                       sizeof *of->image->entries, by_symbol);
     if (entry == NULL)
         return;
     if (says == SAYS_REGISTERS)

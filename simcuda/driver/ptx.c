@@ -167,7 +167,7 @@ static bool read_variable(reader *of, declared *out)
 typedef struct text {
     reader at;
     rvli_image *image;
-    size_t depth;          /* of braces */
+    size_t depth;           /* of braces */
     rvli_kernel_entry *now; /* the kernel of this text; NULL: none */
     uint64_t constant_bytes;
     bool outside; /* the declaration is of another file's */

@@ -4,9 +4,10 @@
  *
  * On cards the kernel of such an operation waits until its communicator is aborted. PyTorch's
  * watchdog ends the process instead, when ncclCommGetAsyncError() names an error or its own time is
- * over. Here the rank that waits says so at once, and the machine keeps it for the verdict. After RVLI_NCCL_LEFT_VARIABLE its communicator fails, for a watchdog to read. As long
- * after that a wait for its stream ends with an error of the driver: a program that has no watchdog
- * would wait forever.
+ * over. Here the rank that waits says so at once, and the machine keeps it for the verdict. After
+ * RVLI_NCCL_LEFT_VARIABLE its communicator fails, for a watchdog to read. As long after that a wait
+ * for its stream ends with an error of the driver: a program that has no watchdog would wait
+ * forever.
  */
 #ifndef RVL_SIMCUDA_NCCL_STUCK_H
 #define RVL_SIMCUDA_NCCL_STUCK_H

@@ -280,7 +280,8 @@ static void keep_none(void)
     EXPECT(holds(at, 1), true);
 }
 
-/* Others may have the process sleep if REVEILLE_CONTROL says so. A flag that nobody knows shows it. */
+/* Others may have the process sleep if REVEILLE_CONTROL says so. A flag that nobody knows shows it.
+ */
 static void control(void)
 {
     const char *asked = getenv("REVEILLE_CONTROL");

@@ -27,6 +27,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from pathlib import Path
 import reveille
 from job import MIB, FileStore, Member
 
+LATE = re.compile(r"\. This is rank \d+: it comes after that.*", re.DOTALL)  # said to a rank that comes late
 STORE_CALLS = 7  # a move has so many, and more while it waits
 STEPS = ["memory", "refusal", *(f"store {n}" for n in range(2, 2 + STORE_CALLS))]
 MAY_BE_LATE = STEPS[-3:]  # for the rank that votes last they come after the decision
@@ -255,7 +257,7 @@ def check(found, size, killed_parts):
     counts = {"rounds": len(found), "aborted": 0, "moved": 0, "others_late": 0}
     faults = []
     for (victim, step, function), answers in sorted(found.items()):
-        told = {each[0] for each in answers}
+        told = {LATE.sub("", each[0]) for each in answers}
         dead = killed_parts and step != ""
         alive = (size - dead, size) if step in MAY_LIVE else (size - dead,)
         if len(answers) not in alive or len(told) != 1 or not all(each[1] for each in answers):

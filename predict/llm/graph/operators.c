@@ -272,7 +272,8 @@ rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width)
     if (x == NULL)
         return NULL;
     rvli_shape shape = x->shape;
-    shape.elements = shape.elements / shape.width * width;
+    if (shape.width > 0) /* a head of one element has halves of none */
+        shape.elements = shape.elements / shape.width * width;
     shape.width = width;
     rvli_node *node = rvli_node_make(g, slice_backward, &x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x, &shape));

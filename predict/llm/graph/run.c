@@ -88,14 +88,25 @@ static rvli_value *call_linear(scope *s, const rvli_expression *e)
     return y;
 }
 
+/* Where one is missing nothing is made of it: a head of one element has no angles. */
+static bool are_there(rvli_value *const *values, uint16_t count)
+{
+    for (uint16_t i = 0; i < count; i++) {
+        if (values[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
 static void call_operator(scope *s, const rvli_expression *e, rvli_value **results_out)
 {
     rvli_value *arguments[RVLI_ARGUMENTS_MAX] = {NULL};
     const rvli_operator *operation = e->operation;
     evaluate_arguments(s, e, arguments);
-    if (!s->g->stopped && operation->run_several != NULL)
+    bool runs = !s->g->stopped && are_there(arguments, e->argument_count);
+    if (runs && operation->run_several != NULL)
         operation->run_several(s->g, arguments, results_out);
-    else if (!s->g->stopped)
+    else if (runs)
         results_out[0] = operation->run(s->g, arguments);
     for (int i = 0; i < e->argument_count; i++)
         rvli_value_release(s->g, arguments[i]);
