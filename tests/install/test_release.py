@@ -23,8 +23,8 @@ BUILD = "--build" in sys.argv
 HOME = "https://example.org/them/reveille"
 ALONE = ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], check=False, capture_output=True).returncode == 0 else []
 
-if subprocess.run(["git", "rev-parse", "HEAD"], cwd=SOURCE, check=False, capture_output=True).returncode:
-    print("SKIP: not a checkout of git")
+if shutil.which("git") is None or subprocess.run(["git", "rev-parse", "HEAD"], cwd=SOURCE, check=False, capture_output=True).returncode:
+    print("SKIP: no git, or not a checkout of it")
     sys.exit(77)
 
 

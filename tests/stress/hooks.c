@@ -162,9 +162,6 @@ static void mark(caller *by)
     ANSWER(by, MAY_OK, rvl_hooks_begin, 1, "forward");
     ANSWER(by, MAY(RVL_ERR_INVALID), rvl_hooks_begin, 2, "");
     ANSWER(by, MAY_OK, rvl_hooks_end, 1);
-    ANSWER_NONE(by, MAY_OK, rvl_control_close);
-    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_control_open, &(rvl_control_options){.struct_size = 1});
-    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_control_ask, 0, NULL, NULL);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_get_nccl_bytes, 0, &(uint64_t){0});
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_pause, "never");
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_resume, "never");

@@ -2,6 +2,7 @@
 /*
  * A context that sleeps. It is the thread's own: calls of other threads about it would be refused.
  */
+#include "reveille/control.h"
 #include "reveille/sleep.h"
 
 #include "actions.h"
@@ -19,6 +20,15 @@ static void forbid(caller *by)
     ANSWER(by, MAY_OK, rvl_sleep_forbid, key, "memory of nobody: close it");
     ANSWER(by, MAY_OK, rvl_sleep_allow, key);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_sleep_allow, key);
+}
+
+/* ---- What may be asked from outside: nothing listens here ---- */
+
+static void listen_to_nobody(caller *by)
+{
+    ANSWER_NONE(by, MAY_OK, rvl_control_close);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_control_open, &(rvl_control_options){.struct_size = 1});
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_control_ask, 0, NULL, NULL);
 }
 
 /* ---- Sleep and wake ---- */
@@ -77,6 +87,7 @@ void action_sleep(owner *o)
     rvl_context *context = NULL;
     rvl_addr addr = 0;
     forbid(by);
+    listen_to_nobody(by);
     ANSWER(by, MAY_OK, rvl_context_open, "sim", &options, &context);
     ANSWER(by, MAY_OK, rvl_alloc, context, GRANULE_BYTES, &weights, &addr);
     support_fill(addr, GRANULE_BYTES, CONTENT);
