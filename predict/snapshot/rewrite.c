@@ -383,7 +383,7 @@ static int by_again(const void *a, const void *b)
 static bool write_all(rewriter *of, bool meet_refused)
 {
     const rvli_recording *recording = of->recording;
-    const call **again = calloc(of->call_count + (size_t)1, sizeof *again);
+    const call **again = calloc(of->call_count + (size_t)1, sizeof(call *));
     uint32_t returned = 0, done = 0;
     bool ok = again != NULL;
     for (uint32_t i = 0; ok && i < of->call_count; i++)

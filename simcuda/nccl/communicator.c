@@ -728,7 +728,8 @@ rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm)
     if (comm->state == RVLI_COMM_JOINING)
         go_on(comm);
     rvli_stuck_look(comm);
-    switch (comm->state) {
+    rvli_comm_state state = comm->state; /* clang 14 takes no atomic one */
+    switch (state) {
     case RVLI_COMM_READY:
         return RVLI_NCCL_SUCCESS;
     case RVLI_COMM_JOINING:

@@ -84,7 +84,7 @@ static void fetch(rvli_graph *g, const rvli_frame *frame)
 static void run_again(rvli_graph *g, rvli_frame *frame)
 {
     uint32_t casts = g->cast_count;
-    frame->again = calloc(frame->kept_count, sizeof *frame->again);
+    frame->again = calloc(frame->kept_count, sizeof(rvli_storage *));
     if (frame->again == NULL) {
         g->t->tape.failed = g->stopped = true;
         return;

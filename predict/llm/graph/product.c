@@ -95,7 +95,7 @@ static void hold_cast(rvli_graph *g, rvli_value *cast)
 {
     if (g->cast_count == g->cast_room) {
         uint32_t room = g->cast_room > 0 ? 2 * g->cast_room : 64;
-        rvli_value **casts = realloc(g->casts, room * sizeof *casts);
+        rvli_value **casts = realloc(g->casts, room * sizeof(rvli_value *));
         if (casts == NULL) {
             g->t->tape.failed = g->stopped = true;
             return;
