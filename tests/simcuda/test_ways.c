@@ -39,6 +39,10 @@ static void check_err(const char *part)
 static void valgrind(void **state)
 {
     (void)state;
+#ifdef __clang__
+    print_message("SKIP: valgrind 3.19 does not read the debug information of clang 14\n");
+    skip();
+#endif
     need("valgrind --version");
     assert_int_equal(run_shell(COMMAND_WORD " run -- valgrind -q --error-exitcode=9 " PROGRAM
                                             " malloc 4194304 2>err"),
