@@ -79,5 +79,9 @@ bool fuzz_run(const uint8_t *data, size_t size)
         options.capacity_bytes = UINT64_C(100) << 20;
         options.flags = RVL_SNAPSHOT_EMPTY_CACHE;
     }
+    if (choice / 12 % 4 > 0)
+        options.flags |= RVL_SNAPSHOT_HOLDERS;
+    if (choice / 48 % 6 == 0) /* as --advise does it */
+        options.recompute = "x.py:1";
     return check(file_of(data, size, choice / 3 % 4 > 0), &options);
 }
