@@ -24,13 +24,13 @@ fail() {
     skip "Debian's arm64 packages could not be fetched"
 
 # As pip installs it: pip itself looks at the name alone when it is told of another processor.
-site=$root/opt/reveille
+site=$root/site
 rm -rf "$site"
 python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
     --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 \
     --target "$site" "$wheel"
 inside() { # LINE
-    "$source/scripts/foreign-run" "$root" --bind "$source" PYTHONPATH=/opt/reveille PYTHONDONTWRITEBYTECODE=1 \
+    "$source/scripts/foreign-run" "$root" --bind "$source" PYTHONPATH=/site PYTHONDONTWRITEBYTECODE=1 \
         bash -euc "cd '$source'; $1" >"$root/said" 2>&1
 }
 said() { # WHAT REGEX: what was printed last has it
@@ -42,7 +42,7 @@ inside 'uname -m' || status=$?
 [ $status -ne 77 ] || skip "$(cat "$root/said")"
 said "the processor" '^aarch64$'
 begin=$SECONDS
-reveille=/opt/reveille/reveille/bin/reveille
+reveille=/site/reveille/bin/reveille
 inside "python3 -m reveille" || fail "$(cat "$root/said")"
 said "python3 -m reveille" '^sim +usable$'
 inside "$reveille replay traces/qwen2.5-32b-tp2-h200.rvt" || fail "replay: $(cat "$root/said")"
