@@ -228,7 +228,7 @@ static uint64_t power_of_two_above(uint64_t value)
 }
 
 /* liger_kernel/ops/fused_linear_cross_entropy.py */
-static uint64_t fused_tokens(const rvli_training *t)
+uint64_t rvli_loss_fused_tokens(const rvli_training *t)
 {
     uint64_t width = t->model->dim[RVLI_DIM_HIDDEN];
     uint64_t parts = (t->model->dim[RVLI_DIM_VOCABULARY] + width - 1) / width;
@@ -240,7 +240,7 @@ static void fused_forward(rvli_training *t)
 {
     t->flow = rvli_activation(t, hidden_bytes(t, t->tokens));
     t->of_head = gradient_of_head(t);
-    rvli_block half = logits(t, RVLI_HALF, fused_tokens(t));
+    rvli_block half = logits(t, RVLI_HALF, rvli_loss_fused_tokens(t));
     rvli_release(t, &half);
     rvli_release(t, &t->last_hidden);
     rvli_reshard_forward(t, rvli_root(t));

@@ -941,6 +941,8 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit);
 
 /* ---- loss.c: head and loss ---- */
 
+/* How many tokens the fused loss takes at once: their logits are as large as the hidden states. */
+uint64_t rvli_loss_fused_tokens(const rvli_training *t);
 void rvli_loss_forward(rvli_training *t);
 void rvli_loss_backward(rvli_training *t);
 
