@@ -22,6 +22,7 @@
 #include "core/sleep/control_wire.h"
 
 #define BACKLOG 16
+#define RETRY_MS 100
 #define PATIENCE_S 2 /* for the words of one that has connected */
 
 typedef enum control_state { CONTROL_CLOSED, CONTROL_OPEN, CONTROL_CLOSING } control_state;
@@ -152,10 +153,12 @@ static void *run(void *user)
         if (waits[1].revents != 0)
             return NULL;
         int socket = accept4(c->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (socket < 0)
-            continue;
-        serve(socket);
-        close(socket);
+        if (socket >= 0) {
+            serve(socket);
+            close(socket);
+        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+            (void)poll(&waits[1], 1, RETRY_MS); /* no descriptor: the connection stays waiting */
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/sleep/control_wire.h"
@@ -83,6 +85,16 @@ static void fork_a_child(int from, int to)
     _exit(0);
 }
 
+static void limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        _exit(12);
+    limit.rlim_cur = most < limit.rlim_max ? most : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        _exit(12);
+}
+
 static void obey(char letter, int from, int to)
 {
     switch (letter) {
@@ -105,6 +117,12 @@ static void obey(char letter, int from, int to)
     case 'f':
         fork_a_child(from, to);
         return;
+    case 'n':
+        limit_descriptors(3); /* as many as poll() asks about */
+        break;
+    case 'N':
+        limit_descriptors(1024);
+        break;
     case 'c':
         if (rvl_control_close() != RVL_OK)
             _exit(11);
@@ -333,6 +351,30 @@ static void others_words_do_no_harm(void **state)
     assert_int_equal(tell(c, '?'), 'a');
 }
 
+static double processor_s(const child *c)
+{
+    clockid_t clock;
+    struct timespec used;
+    assert_int_equal(clock_getcpuclockid(c->process, &clock), 0);
+    assert_int_equal(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+/* Who asks waits meanwhile, and the child does not spin. */
+static void one_without_descriptors_waits_for_one(void **state)
+{
+    const child *c = *state;
+    tell(c, 'n');
+    int to = connect_plainly(c);
+    double before = processor_s(c);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    assert_true(processor_s(c) - before < 0.3);
+    close(to);
+    tell(c, 'N');
+    assert_int_equal(ask(c->process, RVL_CONTROL_SLEEP, NULL), RVL_OK);
+    assert_int_equal(ask(c->process, RVL_CONTROL_WAKE_UP, NULL), RVL_OK);
+}
+
 static void it_cannot_close_from_within(void **state)
 {
     const child *c = *state;
@@ -355,6 +397,7 @@ int main(void)
         TEST(who_is_not_there_or_does_not_listen),
         TEST(a_fork_does_not_listen),
         TEST(others_words_do_no_harm),
+        TEST(one_without_descriptors_waits_for_one),
         TEST(it_cannot_close_from_within),
 #undef TEST
     };
