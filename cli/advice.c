@@ -16,6 +16,7 @@
 #include "holders.h"
 #include "reveille/snapshot.h"
 
+#define VARIABLE "PYTORCH_CUDA_ALLOC_CONF=" /* as you would paste it */
 #define NO_STAGES "\n" /* begins no name of an annotation: the recording is one stage */
 #define CALLS_MOST 32u /* lines that are tried */
 #define SHOWN_MOST 5u  /* lines that are told of: their savings do not add up */
@@ -137,9 +138,9 @@ static bool try_settings(advice *to, const attempt *with)
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof settings / sizeof *settings; i++) {
         char *text = NULL;
-        if (asprintf(&text, "%s in PYTORCH_CUDA_ALLOC_CONF", settings[i]) < 0)
+        if (asprintf(&text, VARIABLE "%s", settings[i]) < 0)
             return false;
-        *strchr(text, '=') = ':';
+        *strrchr(text, '=') = ':';
         ok = try_change(to, with, settings[i], NULL, text);
     }
     return ok;
@@ -249,11 +250,13 @@ static bool print_saving(const advice *of)
     return ok;
 }
 
+/* Settings alone: lines that are of no use are not kept. */
 static void print_useless(const advice *of)
 {
     unsigned shown = 0;
     for (size_t i = 0; i < of->useless_count && shown < SHOWN_MOST; i++)
-        say("%s%s", shown++ == 0 ? "    saves nothing: " : ", ", of->useless[i].text);
+        say("%s%s", shown++ == 0 ? "    saves nothing: " VARIABLE : ", ",
+            of->useless[i].text + strlen(VARIABLE));
     if (shown > 0)
         printf("\n");
 }
