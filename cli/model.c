@@ -53,11 +53,12 @@ const command_spec model_spec = {
     .summary = "predict the memory peaks of a step from a model's config.json",
     .usage = "[OPTION]... CONFIG.json [-o TRACE]",
     .description =
-        "Works out what one step of reinforcement learning asks of a GPU that a trainer and an "
-        "inference engine share, from a model's Hugging Face config.json, and prints its terms, "
-        "the "
-        "peak of each stage and whether it fits. With `-o` it writes the step as a trace instead "
-        "of replaying it. docs/model.md in the sources has the formulas.\n\n"
+        "Works out what a model asks of a GPU, from its Hugging Face config.json: to serve it "
+        "(`--serve`), to fine-tune it (`--fine-tune`), or, without these, for one step of "
+        "reinforcement learning in which a trainer and an inference engine share the GPU. Prints "
+        "the terms, what is in doubt about them, the peak of each stage and whether it fits. With "
+        "`-o` it writes a trace instead of replaying it. docs/model.md in the sources has the "
+        "formulas.\n\n"
         "A setting that cannot change the trace, given the others, is refused.",
     .options =
         (const option_spec[]){
@@ -106,6 +107,10 @@ const command_spec model_spec = {
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
+            {"reveille model config.json --serve --tp 2 --device h100-80g",
+             "Whether two GPUs serve it, and how many tokens the KV cache holds."},
+            {"reveille model config.json --fine-tune --lora 16 --device 24GiB",
+             "Whether adapters of it can be trained on a card of 24 GiB."},
             {"reveille model config.json --tp 4 --train fsdp:8",
              "Whether a step of eight GPUs fits, with an engine of four."},
             {"reveille model config.json -o step.rvt --device h100-80g --given cuda_graph=2.5GiB",
@@ -204,6 +209,38 @@ static void add_term(table *rows, const rvl_model_step *step, rvl_model_term ter
     table_add(rows, (const char *const[]){rvl_model_step_tag(step, term), size, bytes, count});
 }
 
+/* The names and sizes of terms that one doubt is about. false: no memory. */
+static bool print_doubt(const rvl_model_step *step, rvl_model_doubt doubt, const char *before,
+                        const char *behind)
+{
+    char size[SIZE_TEXT_BYTES];
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (out == NULL)
+        return false;
+    for (int i = 0; i < RVL_MODEL_TERM_COUNT; i++) {
+        rvl_model_term term = (rvl_model_term)i;
+        if (rvl_model_step_doubt(step, term) != doubt)
+            continue;
+        fprintf(out, "%s%s", ftell(out) > 0 ? ", " : "", rvl_model_step_tag(step, term));
+        if (doubt == RVL_MODEL_DOUBT_ASSUMED)
+            fprintf(out, " %s", format_size(rvl_model_step_bytes(step, term), size));
+    }
+    bool written = fclose(out) == 0;
+    if (written && length > 0)
+        say("in doubt: %s%s%s\n", before, text, behind);
+    free(text);
+    return written;
+}
+
+static bool print_doubts(const rvl_model_step *step)
+{
+    return print_doubt(step, RVL_MODEL_DOUBT_ASSUMED, "",
+                       ", as other programs had; --given says yours") &&
+           print_doubt(step, RVL_MODEL_DOUBT_LEFT_OUT, "without ", "; --nccl counts it");
+}
+
 static bool print_step(const rvl_model *model, const rvl_model_step *step, const char *output)
 {
     static const char *const titles[] = {"term", "size", "bytes", "allocations"};
@@ -227,7 +264,7 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
         add_term(rows, step, (rvl_model_term)term);
     bool printed = table_print(rows, "  ");
     table_free(rows);
-    return printed;
+    return printed && print_doubts(step);
 }
 
 /* The library writes to the draft, so that a signal removes it. */

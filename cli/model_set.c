@@ -70,6 +70,8 @@ static bool set_train(rvl_model_options *o, const char *text)
         o->train = RVL_MODEL_TRAIN_NONE;
     else if (strcmp(text, "ddp") == 0)
         o->train = RVL_MODEL_TRAIN_DDP;
+    else if (strcmp(text, "plain") == 0)
+        o->train = RVL_MODEL_TRAIN_PLAIN;
     else if (strncmp(text, "fsdp:", 5) == 0 && parse_number(text + 5, &ranks) && ranks > 0)
         o->train = RVL_MODEL_TRAIN_FSDP;
     else if (strncmp(text, "megatron:", 9) == 0 && parse_number(text + 9, &ranks) && ranks > 0)
@@ -187,6 +189,36 @@ static bool set_switch(const char *text, uint64_t flag, uint64_t *flags)
     bool on = strcmp(text, "yes") == 0;
     *flags = on ? *flags | flag : *flags & ~flag;
     return on || strcmp(text, "no") == 0;
+}
+
+/* No takes back what yes has said, and nothing else. */
+static bool set_use(rvl_model_options *o, const char *text, rvl_model_use use)
+{
+    bool on = strcmp(text, "yes") == 0;
+    if (on)
+        o->use = use;
+    else if (o->use == use)
+        o->use = RVL_MODEL_USE_RL;
+    return on || strcmp(text, "no") == 0;
+}
+
+static bool set_serve(rvl_model_options *o, const char *text)
+{
+    return set_use(o, text, RVL_MODEL_USE_SERVE);
+}
+
+static bool set_fine_tune(rvl_model_options *o, const char *text)
+{
+    return set_use(o, text, RVL_MODEL_USE_FINE_TUNE);
+}
+
+static bool set_update_bucket(rvl_model_options *o, const char *text)
+{
+    uint64_t bytes = RVL_MODEL_UPDATE_WHOLE;
+    if (strcmp(text, "whole") != 0 && (rvl_size_parse(text, &bytes) != RVL_OK || bytes == 0))
+        return false;
+    o->update_bucket_bytes = bytes;
+    return true;
 }
 
 static bool set_reshard(rvl_model_options *o, const char *text)
@@ -363,6 +395,19 @@ static bool is_of_trainer(const char *name)
     return index_of(name, names) >= 0;
 }
 
+static bool is_of_engine(const char *name)
+{
+    static const char *const names[] = {
+        "tp", "pp", "pp-rank", "ep", "mem-fraction", "weights-dtype", "kv-dtype", NULL};
+    return index_of(name, names) >= 0;
+}
+
+static bool is_of_sharing(const char *name)
+{
+    static const char *const names[] = {"strategy", "wake", "update-bucket", NULL};
+    return index_of(name, names) >= 0;
+}
+
 static bool is_of_megatron(const char *name)
 {
     static const char *const names[] = {"train-tp",          "train-pp",
@@ -430,8 +475,10 @@ static const char *idle_by_trainer(const rvl_model_options *options, const char 
 static const char *idle_policy(const rvl_model_options *options, const char *name)
 {
     static const char *const of_fsdp[] = {"mixed-precision", "reduce-fp32", "cpu-offload", NULL};
-    if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
-        return "changes nothing with --train ddp, where every rank has all layers: leave it out";
+    bool whole = options->train == RVL_MODEL_TRAIN_DDP || options->train == RVL_MODEL_TRAIN_PLAIN;
+    if (strcmp(name, "reshard") == 0 && whole)
+        return "changes nothing with --train ddp and plain, where every rank has all layers: leave "
+               "it out";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON)
         return "changes nothing with --train megatron, which gathers no layers: leave it out";
     if (index_of(name, of_fsdp) >= 0 && options->train != RVL_MODEL_TRAIN_FSDP)
@@ -494,14 +541,41 @@ static const char *idle_in_engine(const rvl_model_options *options, const char *
                                   : NULL;
 }
 
-const char *model_setting_idle(const rvl_model_options *options, const char *name,
-                               const char *sought)
+/* What one half of a step alone has no use for, and the update of one that is shared. */
+static const char *idle_by_use(const rvl_model_options *options, const char *name)
 {
-    const char *why = idle_by_trainer(options, name);
+    if (options->use != RVL_MODEL_USE_RL && is_of_sharing(name))
+        return "changes nothing where engine and trainer do not share the GPU: leave it out, or "
+               "--serve and --fine-tune";
+    if (options->use == RVL_MODEL_USE_FINE_TUNE && is_of_engine(name))
+        return "is a setting of the engine, which --fine-tune has none of: leave it out";
+    if (options->use == RVL_MODEL_USE_SERVE && strcmp(name, "train") == 0 &&
+        options->train != RVL_MODEL_TRAIN_NONE)
+        return "changes nothing with --serve, which has no trainer: leave one of them out";
+    if (strcmp(name, "update-bucket") == 0 && options->train != RVL_MODEL_TRAIN_NONE &&
+        (options->strategy == RVL_MODEL_V0 || options->strategy == RVL_MODEL_V1))
+        return "changes nothing with this --strategy: v2 and v3 send new weights in buckets";
+    return NULL;
+}
+
+static const char *idle_by_part(const rvl_model_options *options, const char *name,
+                                const char *sought)
+{
+    const char *why = idle_by_use(options, name);
+    why = why != NULL ? why : idle_by_trainer(options, name);
     why = why != NULL ? why : idle_policy(options, name);
     why = why != NULL ? why : idle_fused(options, name);
     why = why != NULL ? why : idle_without_adapters(options, name);
     return why != NULL ? why : idle_in_engine(options, name, sought);
+}
+
+const char *model_setting_idle(const rvl_model_options *options, const char *name,
+                               const char *sought)
+{
+    rvl_model_options filled = *options;
+    if (filled.use == RVL_MODEL_USE_FINE_TUNE && filled.train == RVL_MODEL_TRAIN_NONE)
+        filled.train = RVL_MODEL_TRAIN_PLAIN;
+    return idle_by_part(&filled, name, sought);
 }
 
 bool model_set_given(const char *name, const char *size, rvl_model_given *given_out,

@@ -16,6 +16,9 @@
  * default, help), which takes yes or no where it takes a value.
  */
 #define MODEL_SETTING_MAP(GROUP, SETTING, SWITCH)                                                  \
+    GROUP("Use")                                                                                   \
+    SWITCH(serve, "serve", "a step of reinforcement learning", "an engine alone")                  \
+    SWITCH(fine_tune, "fine-tune", "a step of reinforcement learning", "a trainer alone")          \
     GROUP("Engine")                                                                                \
     SETTING(tp, "tp", "N", MODEL_FROM_1, "1", "tensor parallel")                                   \
     SETTING(pp, "pp", "N", MODEL_FROM_1, "1", "pipeline stages")                                   \
@@ -30,11 +33,11 @@
     SETTING(kv_dtype, "kv-dtype", "bf16|fp8", "bf16 or fp8", "what the config says, or bf16",      \
             "type of the KV cache")                                                                \
     GROUP("Trainer")                                                                               \
-    SETTING(train, "train", "fsdp:N|ddp|megatron:N|none", "fsdp:N, ddp, megatron:N or none",       \
-            "none",                                                                                \
-            "fsdp:N: sharded over N GPUs; megatron:N: split over N GPUs by the settings that "     \
-            "begin with train-, the rest is data parallel; none: the trainer runs elsewhere, and " \
-            "a whole copy of the new weights arrives for the update")                              \
+    SETTING(train, "train", "fsdp:N|ddp|plain|megatron:N|none",                                    \
+            "fsdp:N, ddp, plain, megatron:N or none", "none; with --fine-tune: plain",             \
+            "fsdp:N: sharded over N GPUs; ddp: whole on each; plain: on one GPU; megatron:N: "     \
+            "split over N GPUs by the settings that begin with train-, the rest is data "          \
+            "parallel; none: the trainer runs elsewhere, and sends new weights")                   \
     SETTING(train_tp, "train-tp", "N", MODEL_FROM_1, "1", "Megatron: tensor parallel")             \
     SETTING(train_pp, "train-pp", "N", MODEL_FROM_1, "1", "Megatron: pipeline stages, by 1F1B")    \
     SETTING(train_stage, "train-stage", "N", "a whole number from 0 to 16777216", "0",             \
@@ -111,6 +114,9 @@
             "how they share the GPU, see docs/strategies.md in the sources")                       \
     SETTING(wake, "wake", "staged|together", "staged or together", "staged",                       \
             "together: v3 resumes all of the engine at once")                                      \
+    SETTING(update_bucket, "update-bucket", "SIZE|whole", "a size such as 512MiB, or whole",       \
+            "512MiB, as in slime and verl",                                                        \
+            "new weights come to the engine in buckets of this size, or all at once")              \
     SWITCH(nccl, "nccl", "left out",                                                               \
            "NCCL's own buffers are counted, for each communicator of engine and trainer")
 

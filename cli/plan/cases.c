@@ -183,6 +183,11 @@ static bool make_step(plan_case *c, bool *no_room_out)
     rvl_model_step_close(c->step);
     c->step = NULL;
     rvl_status status = rvl_model_step_make(c->model, &c->options, &c->step);
+    c->outcome->assumed_bytes = 0;
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
+        if (rvl_model_step_doubt(c->step, (rvl_model_term)term) == RVL_MODEL_DOUBT_ASSUMED)
+            c->outcome->assumed_bytes += rvl_model_step_bytes(c->step, (rvl_model_term)term);
+    }
     *no_room_out =
         status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
     if (status == RVL_OK)

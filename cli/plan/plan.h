@@ -140,6 +140,7 @@ typedef struct plan_outcome {
     uint64_t traced_bytes;   /* of that tag as it was */
     uint64_t headroom_bytes; /* that the device with the least beyond it is to leave */
     uint64_t doubt_bytes;    /* programs may get so much less of the device that binds */
+    uint64_t assumed_bytes;  /* of the step: sizes that other programs had */
     uint32_t mem_fraction_ppm;
     int device; /* index in the trace */
     char stage[PLAN_NAME_BYTES];

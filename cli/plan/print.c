@@ -64,6 +64,26 @@ static const char *format_room(const plan_outcome *outcome, char text[SIZE_TEXT_
     return text;
 }
 
+/* What no case is sure of. */
+static void print_doubts(const plan_outcome *outcomes, size_t count, bool devices)
+{
+    uint64_t capacity = 0, assumed = 0;
+    char size[SIZE_TEXT_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        if (devices && outcomes[i].doubt_bytes > capacity)
+            capacity = outcomes[i].doubt_bytes;
+        if (outcomes[i].assumed_bytes > assumed)
+            assumed = outcomes[i].assumed_bytes;
+    }
+    if (capacity > 0)
+        printf("in doubt: programs may get up to %s less of a device\n",
+               format_size(capacity, size));
+    if (assumed > 0)
+        printf("in doubt: up to %s of a step, as other programs had; `reveille model` names the "
+               "terms\n",
+               format_size(assumed, size));
+}
+
 /* ---- The largest size ---- */
 
 /* Place of the stage that binds; false: there is none. */
@@ -143,6 +163,7 @@ static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
             holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
     if (count > HOLDERS_SHOWN)
         printf("         and %zu more\n", count - HOLDERS_SHOWN);
+    print_doubts(outcome, 1, false); /* that of the device stands with its stage */
 }
 
 static json_t *binding_json(const rvl_replay *replay, const plan_outcome *outcome)
@@ -362,8 +383,10 @@ static bool print_table(const plan_arguments *arguments, const plan_outcome *out
         add_row(rows, arguments, i, &outcomes[i], shown);
     bool printed = table_print(rows, "");
     table_free(rows);
-    if (printed)
+    if (printed) {
+        print_doubts(outcomes, count, true);
         print_choice(arguments, outcomes, count);
+    }
     return printed;
 }
 
@@ -391,6 +414,10 @@ static json_t *case_json(const plan_arguments *arguments, size_t number,
         known ? bytes_json(outcome->host_bytes) : json_null(), "seconds",
         known ? json_real((double)outcome->transition_ns / 1e9) : json_null(), "why",
         outcome->why[0] != '\0' ? json_string(outcome->why) : json_null());
+    if (outcome->doubt_bytes > 0)
+        json_object_set_new(result, "capacity_doubt_bytes", bytes_json(outcome->doubt_bytes));
+    if (outcome->assumed_bytes > 0)
+        json_object_set_new(result, "assumed_bytes", bytes_json(outcome->assumed_bytes));
     if (arguments->tag != NULL) {
         json_object_set_new(result, "largest_bytes", largest_json(outcome));
         json_object_set_new(result, "mem_fraction", fraction_json(outcome->mem_fraction_ppm));

@@ -90,7 +90,8 @@ RVL_API const char *rvl_model_family(size_t index);
     X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")              \
     X(DEQUANTISED, "dequantised", "weights of 4 bits in bf16, for one product")                    \
     X(TRAINER_HOST, "trainer_host", "what the trainer keeps in the host's memory, not this GPU's") \
-    X(PAGED_OPTIMIZER, "paged_optimizer", "states in managed memory, as far as there is room")
+    X(PAGED_OPTIMIZER, "paged_optimizer", "states in managed memory, as far as there is room")     \
+    X(UPDATE_BUCKET, "update_bucket", "new weights on their way to the engine, a bucket at a time")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
@@ -104,8 +105,16 @@ typedef enum rvl_model_train {
     RVL_MODEL_TRAIN_NONE = 0, /* the trainer runs elsewhere; its weights arrive as training_copy */
     RVL_MODEL_TRAIN_FSDP,     /* weights, gradients, optimizer sharded over train_ranks GPUs */
     RVL_MODEL_TRAIN_DDP,      /* all of them whole */
-    RVL_MODEL_TRAIN_MEGATRON  /* split over train_ranks GPUs by tensors, layers, tokens, experts */
+    RVL_MODEL_TRAIN_MEGATRON, /* split over train_ranks GPUs by tensors, layers, tokens, experts */
+    RVL_MODEL_TRAIN_PLAIN     /* all of them whole, in one process that reduces nothing */
 } rvl_model_train;
+
+/* What the GPU is for. */
+typedef enum rvl_model_use {
+    RVL_MODEL_USE_RL = 0,   /* a step of reinforcement learning: trainer and engine share it */
+    RVL_MODEL_USE_SERVE,    /* an engine alone */
+    RVL_MODEL_USE_FINE_TUNE /* a trainer alone; RVL_MODEL_TRAIN_NONE stands for PLAIN */
+} rvl_model_use;
 
 /* How engine and trainer share the GPU: docs/strategies.md. */
 typedef enum rvl_model_strategy {
@@ -205,6 +214,8 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_SEGMENTS 0x100000u /* the trainer's segments, with what lies in them */
 #define RVL_MODEL_NCCL 0x80000u      /* NCCL's buffers are counted, by communicators */
 
+#define RVL_MODEL_UPDATE_WHOLE UINT64_MAX
+
 typedef struct rvl_model_options {
     size_t struct_size;
     uint64_t flags;     /* RVL_MODEL_RECOMPUTE and those that follow it */
@@ -244,6 +255,11 @@ typedef struct rvl_model_options {
     uint32_t train_vpp; /* Megatron: parts of the model on each stage (interleaved 1F1B); 0: 1 */
     /* Megatron: of the optimizer, what is on the host and steps there, in millionths; 0: nothing */
     uint32_t optimizer_offload_ppm;
+    rvl_model_use use;
+    uint32_t reserved; /* 0 */
+    /* New weights come to the engine in buckets of so many bytes, or in one of their largest
+     * tensor; 0: 512 MiB. RVL_MODEL_UPDATE_WHOLE: all at once. */
+    uint64_t update_bucket_bytes;
 } rvl_model_options;
 
 /*
@@ -270,6 +286,16 @@ RVL_API size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_m
 
 /* Tag or cause of a term in the trace. Static string. Since 0.1. */
 RVL_API const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term);
+
+/* Why the size of a term may be another one in a program. */
+typedef enum rvl_model_doubt {
+    RVL_MODEL_DOUBT_NONE = 0, /* worked out, or given; or the term is not part of the step */
+    RVL_MODEL_DOUBT_ASSUMED,  /* a size that other programs had (docs/model.md) */
+    RVL_MODEL_DOUBT_LEFT_OUT  /* not counted, though a program has it: 0 bytes */
+} rvl_model_doubt;
+
+/* What is in doubt about the size of a term. Since 0.1. */
+RVL_API rvl_model_doubt rvl_model_step_doubt(const rvl_model_step *step, rvl_model_term term);
 
 /* Tokens that the KV cache holds; 0 where its size was given. Since 0.1. */
 RVL_API uint64_t rvl_model_step_token_count(const rvl_model_step *step);

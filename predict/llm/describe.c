@@ -34,16 +34,20 @@ static rvl_model_strategy strategy_of(const rvl_model_options *o)
     return whole ? RVL_MODEL_V2 : o->strategy;
 }
 
-static void describe_wake(FILE *out, const rvl_model_options *o)
+static void describe_wake(FILE *out, const rvl_model_step *step, const rvl_model_options *o)
 {
+    bool in_buckets = step->terms.term[RVL_MODEL_UPDATE_BUCKET].sizes.count > 0;
     fprintf(out,
             "One step of reinforcement learning, %s, GPU 0 of tensor parallel %" PRIu32
-            " on %s,\nengine and trainer on the same card: a whole copy of the new weights comes "
+            " on %s,\nengine and trainer on the same card: %s "
             "for the update.\n%s\n"
             "The engine's allocations are there from the start, without memory (flags=paused): "
             "the\ntrace begins with it asleep. Nothing is backed up: weights are overwritten by "
             "the update,\nthe cache is filled again.\n",
-            o->name, o->tp, o->device, wakes[strategy_of(o)]);
+            o->name, o->tp, o->device,
+            in_buckets ? "buckets of the new weights come"
+                       : "a whole copy of the new weights comes",
+            wakes[strategy_of(o)]);
 }
 
 static void describe_megatron(FILE *out, const rvl_model_options *o)
@@ -57,17 +61,29 @@ static void describe_megatron(FILE *out, const rvl_model_options *o)
     fputc(')', out);
 }
 
-static void describe_full_step(FILE *out, const rvl_model_options *o)
+static void describe_trainer(FILE *out, const rvl_model_options *o)
 {
-    static const char digits[] = {
-        [RVL_MODEL_V0] = '0', [RVL_MODEL_V1] = '1', [RVL_MODEL_V2] = '2', [RVL_MODEL_V3] = '3'};
-    fprintf(out, "One full step of %s on %s, ", o->name, o->device);
     if (o->train == RVL_MODEL_TRAIN_FSDP)
         fprintf(out, "FSDP over %" PRIu32 " GPUs", o->train_ranks);
     else if (o->train == RVL_MODEL_TRAIN_MEGATRON)
         describe_megatron(out, o);
     else
-        fprintf(out, "DDP");
+        fputs(o->train == RVL_MODEL_TRAIN_DDP ? "DDP" : "plain PyTorch", out);
+}
+
+static void describe_fine_tuning(FILE *out, const rvl_model_options *o)
+{
+    fprintf(out, "One step of fine-tuning %s on %s, ", o->name, o->device);
+    describe_trainer(out, o);
+    fputs("; GPU 0.\n", out);
+}
+
+static void describe_full_step(FILE *out, const rvl_model_options *o)
+{
+    static const char digits[] = {
+        [RVL_MODEL_V0] = '0', [RVL_MODEL_V1] = '1', [RVL_MODEL_V2] = '2', [RVL_MODEL_V3] = '3'};
+    fprintf(out, "One full step of %s on %s, ", o->name, o->device);
+    describe_trainer(out, o);
     fprintf(out,
             " and an engine of tensor parallel %" PRIu32 "; GPU 0.\nStrategy v%c: %s\n"
             "A step mark stands where a version of the weights begins: before the first rollout\n"
@@ -110,8 +126,13 @@ char *rvli_step_describe(const rvl_model_step *step, const rvl_model *model, con
     FILE *out = open_memstream(&text, &length);
     if (out == NULL)
         return NULL;
-    if (o->train == RVL_MODEL_TRAIN_NONE)
-        describe_wake(out, o);
+    if (o->use == RVL_MODEL_USE_SERVE)
+        fprintf(out, "An engine of %s on %s, GPU 0 of tensor parallel %" PRIu32 ".\n", o->name,
+                o->device, o->tp);
+    else if (o->use == RVL_MODEL_USE_FINE_TUNE)
+        describe_fine_tuning(out, o);
+    else if (o->train == RVL_MODEL_TRAIN_NONE)
+        describe_wake(out, step, o);
     else
         describe_full_step(out, o);
     for (size_t i = 0; i < o->note_count; i++)

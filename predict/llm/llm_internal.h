@@ -452,6 +452,7 @@ static inline bool rvli_is_mixed(uint64_t flags)
 typedef struct rvli_term {
     rvli_sizes sizes;
     bool given;
+    bool assumed; /* a size that other programs had */
 } rvli_term;
 
 /* Moments of training that a trace shows: the fullest of both passes, and that of the update. */
@@ -466,6 +467,7 @@ typedef struct rvli_terms {
     struct rvli_shown *shown;                 /* NULL: only the moments are */
     rvli_sizes forward[RVL_MODEL_TERM_COUNT]; /* of ALL_GATHER, LOGITS: without gradients */
     uint64_t tokens;
+    bool without_nccl[RVL_MODEL_TERM_COUNT]; /* ranks communicate, and it is not counted */
 } rvli_terms;
 
 /* All terms of a step. On failure nothing is left to free. */

@@ -9,6 +9,7 @@
 
 #define DEFAULT_MEM_FRACTION_PPM 900000
 #define DEFAULT_SEQ_LEN 4096
+#define DEFAULT_UPDATE_BUCKET_BYTES (UINT64_C(512) << 20) /* of slime and of verl */
 #define VOCABULARY_PADDING 64
 #define RANKS_MAX 4096
 #define TOKENS_MAX (1u << 24)
@@ -39,6 +40,10 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->device = "h200";
     if (o->mem_fraction_ppm == 0)
         o->mem_fraction_ppm = DEFAULT_MEM_FRACTION_PPM;
+    if (o->update_bucket_bytes == 0)
+        o->update_bucket_bytes = DEFAULT_UPDATE_BUCKET_BYTES;
+    if (o->use == RVL_MODEL_USE_FINE_TUNE && o->train == RVL_MODEL_TRAIN_NONE)
+        o->train = RVL_MODEL_TRAIN_PLAIN;
     if (o->seq_len == 0)
         o->seq_len = DEFAULT_SEQ_LEN;
     if (o->name == NULL)
@@ -49,10 +54,24 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->kv_dtype = model->kv_dtype;
 }
 
+/* What one half of a step alone has no use for. */
+static rvl_status check_use(const rvl_model_options *o)
+{
+    if (o->use == RVL_MODEL_USE_RL)
+        return RVL_OK;
+    if (o->use == RVL_MODEL_USE_SERVE && o->train != RVL_MODEL_TRAIN_NONE)
+        return refuse("--serve", "an engine alone has no trainer: leave out --train, or --serve");
+    if (o->strategy != RVL_MODEL_V3 || o->wake != RVL_WAKE_STAGED)
+        return refuse("--strategy",
+                      "engine and trainer share nothing where one is alone: leave it out");
+    return RVL_OK;
+}
+
 static rvl_status check_ranges(const rvl_model_options *o)
 {
-    if ((unsigned)o->train > RVL_MODEL_TRAIN_MEGATRON || (unsigned)o->strategy > RVL_MODEL_V2 ||
-        (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
+    if ((unsigned)o->train > RVL_MODEL_TRAIN_PLAIN || (unsigned)o->strategy > RVL_MODEL_V2 ||
+        (unsigned)o->use > RVL_MODEL_USE_FINE_TUNE || (unsigned)o->wake > RVL_WAKE_TOGETHER ||
+        (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
         (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT ||
         (unsigned)o->attention > RVL_MODEL_ATTENTION_MATH ||
         (unsigned)o->loss > RVL_MODEL_LOSS_FUSED ||
@@ -95,6 +114,8 @@ static rvl_status check_ranges(const rvl_model_options *o)
         return refuse(
             "--strategy",
             "v1 ends the engine for a trainer: name one with --train, or another strategy");
+    if (o->use == RVL_MODEL_USE_FINE_TUNE) /* there is no engine */
+        return RVL_OK;
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
         return refuse("quantization_config",
                       "weights of a method or setting that is not known (docs/model.md lists "
@@ -110,7 +131,7 @@ static rvl_status check_ranges(const rvl_model_options *o)
 static rvl_status check_host(const rvl_model_options *o)
 {
     bool plain = o->loss == RVL_MODEL_LOSS_PLAIN;
-    bool by_terms = o->train == RVL_MODEL_TRAIN_FSDP || o->train == RVL_MODEL_TRAIN_DDP;
+    bool by_terms = o->train != RVL_MODEL_TRAIN_NONE && o->train != RVL_MODEL_TRAIN_MEGATRON;
     if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->train != RVL_MODEL_TRAIN_FSDP)
         return refuse("--cpu-offload", "is a policy of FSDP: say --train fsdp:N, or leave it out");
     if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->optimizer == RVL_MODEL_ADAMW_8BIT)
@@ -121,7 +142,7 @@ static rvl_status check_host(const rvl_model_options *o)
         return RVL_OK;
     if (!by_terms)
         return refuse("--offload-activations",
-                      "is predicted for --train fsdp:N and ddp: leave it out");
+                      "is predicted for --train fsdp:N, ddp and plain: leave it out");
     if ((o->flags & RVL_MODEL_RECOMPUTE) == 0)
         return refuse("--offload-activations",
                       "is predicted for layers that are computed again: say "
@@ -322,11 +343,11 @@ static rvl_status check_gemma(const rvl_model *m, const rvl_model_options *o)
 /* Managed memory is known where bitsandbytes has it. */
 static rvl_status check_paged(const rvl_model_options *o)
 {
-    if (o->train == RVL_MODEL_TRAIN_NONE || o->train == RVL_MODEL_TRAIN_DDP ||
-        !rvli_optimizer_kinds[o->optimizer].paged)
+    bool sharded = o->train == RVL_MODEL_TRAIN_FSDP || o->train == RVL_MODEL_TRAIN_MEGATRON;
+    if (!sharded || !rvli_optimizer_kinds[o->optimizer].paged)
         return RVL_OK;
     return refuse("--optimizer", "bitsandbytes' paged optimizers refuse sharded parameters: say "
-                                 "--train ddp, or another optimizer");
+                                 "--train ddp or plain, or another optimizer");
 }
 
 /* What the family lets a trainer choose. */
@@ -487,9 +508,10 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                              RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD |
                              RVL_MODEL_BUCKET_FREED | RVL_MODEL_LOCAL_LAYERS |
                              RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM | LORA_FLAGS,
-                         0));
+                         plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
+    TRY(check_use(&plan_out->options));
     TRY(rvli_plan_check_megatron(model, &plan_out->options));
     TRY(check_nccl(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;

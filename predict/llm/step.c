@@ -70,6 +70,16 @@ const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term)
                                                                  : "?";
 }
 
+rvl_model_doubt rvl_model_step_doubt(const rvl_model_step *step, rvl_model_term term)
+{
+    if (step == NULL || (unsigned)term >= RVL_MODEL_TERM_COUNT)
+        return RVL_MODEL_DOUBT_NONE;
+    if (step->terms.without_nccl[term])
+        return RVL_MODEL_DOUBT_LEFT_OUT;
+    const rvli_term *it = &step->terms.term[term];
+    return it->assumed && it->sizes.count > 0 ? RVL_MODEL_DOUBT_ASSUMED : RVL_MODEL_DOUBT_NONE;
+}
+
 uint64_t rvl_model_step_token_count(const rvl_model_step *step)
 {
     return step != NULL ? step->terms.tokens : 0;

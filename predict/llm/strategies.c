@@ -27,12 +27,15 @@ static const rvl_model_term training_terms[] = {
     RVL_MODEL_GRADIENTS,       RVL_MODEL_GRADIENT_BUCKETS, RVL_MODEL_ALL_GATHER,
     RVL_MODEL_ACTIVATIONS,     RVL_MODEL_LOGITS,           RVL_MODEL_OPTIMIZER_TEMPORARIES,
     RVL_MODEL_BLAS_WORKSPACES, RVL_MODEL_DEQUANTISED,      RVL_MODEL_CACHED};
+/* One of them: all new weights at once, or a bucket of them. */
+static const rvl_model_term update_terms[] = {RVL_MODEL_TRAINING_COPY, RVL_MODEL_UPDATE_BUCKET};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define ENGINE_TERMS engine_terms, COUNT(engine_terms)
 #define STATE_TERMS state_terms, COUNT(state_terms)
 #define OPTIMIZER_TERMS (state_terms + 1), COUNT(state_terms) - 1
 #define TRAINING_TERMS training_terms, COUNT(training_terms)
+#define UPDATE_TERMS update_terms, COUNT(update_terms)
 
 typedef struct player {
     rvl_model_step *step;
@@ -218,9 +221,9 @@ static void play_wake(player *p)
         resume_one(p, ENGINE, RVL_MODEL_KV_CACHE);
     stage(p, "training_copy_loaded");
     external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
-    alloc_some(p, TRAINER, RVL_MODEL_TRAINING_COPY, SIZE_MAX, RVL_BACKUP_NONE, 0);
+    alloc(p, TRAINER, UPDATE_TERMS, RVL_BACKUP_NONE);
     stage(p, "training_copy_freed");
-    release_one(p, TRAINER, RVL_MODEL_TRAINING_COPY);
+    release(p, TRAINER, UPDATE_TERMS);
     external(p, TRAINER, RVL_MODEL_TRAINER_RESIDUE, true);
     stage(p, "kv_cache_awake");
     if (sleeps && !wakes_whole(p))
@@ -247,6 +250,17 @@ static void gather(player *p)
 {
     alloc_forward(p, RVL_MODEL_ALL_GATHER, SIZE_MAX);
     release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
+}
+
+/* A bucket after the other is gathered and sent. */
+static void update(player *p)
+{
+    if (sizes_of(p, RVL_MODEL_UPDATE_BUCKET)->count == 0) {
+        gather(p);
+        return;
+    }
+    alloc(p, TRAINER, UPDATE_TERMS, RVL_BACKUP_NONE);
+    release(p, TRAINER, UPDATE_TERMS);
 }
 
 /* A forward pass alone needs no gradient of the logits, which is the last of them. */
@@ -467,7 +481,7 @@ static void play_v2(player *p)
     play_up_to_the_update(p);
     note(p, "The engine wakes as a whole, beside the trainer's weights.");
     resume(p, ENGINE, ENGINE_TERMS);
-    gather(p);
+    update(p);
     pause(p, TRAINER, state_terms, 1);
     stage(p, "rollout");
 }
@@ -478,11 +492,28 @@ static void play_v3(player *p)
     note(p, "What the update needs wakes; the trainer leaves before the KV cache comes.");
     resume_one(p, ENGINE, RVL_MODEL_WEIGHTS);
     resume_one(p, ENGINE, RVL_MODEL_BUFFERS);
-    gather(p);
+    update(p);
     pause(p, TRAINER, state_terms, 1);
     stage(p, "rollout");
     resume_one(p, ENGINE, RVL_MODEL_KV_CACHE);
     resume_one(p, ENGINE, RVL_MODEL_CUDA_GRAPH);
+}
+
+/* ---- One half alone ---- */
+
+static void play_serve(player *p)
+{
+    stage(p, "serve");
+    launch_engine(p);
+}
+
+static void play_fine_tune(player *p)
+{
+    stage(p, "load");
+    process(p, TRAINER, true);
+    alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
+    stage(p, "train");
+    train(p);
 }
 
 void rvli_step_play(rvl_model_step *step, const rvli_plan *plan)
@@ -496,7 +527,11 @@ void rvli_step_play(rvl_model_step *step, const rvli_plan *plan)
         return;
     }
     p.conductor = plan->options.train == RVL_MODEL_TRAIN_NONE ? ENGINE : TRAINER;
-    if (plan->options.train == RVL_MODEL_TRAIN_NONE)
+    if (plan->options.use == RVL_MODEL_USE_SERVE)
+        play_serve(&p);
+    else if (plan->options.use == RVL_MODEL_USE_FINE_TUNE)
+        play_fine_tune(&p);
+    else if (plan->options.train == RVL_MODEL_TRAIN_NONE)
         play_wake(&p);
     else if (plan->options.strategy == RVL_MODEL_V0)
         play_v0(&p);

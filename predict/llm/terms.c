@@ -183,6 +183,54 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
         rvli_sizes_add(sizes_of(m, RVL_MODEL_PAGED_OPTIMIZER), pages * PAGE_BYTES);
 }
 
+/* ---- New weights for the engine ---- */
+
+/* Whole tensors, in the order of the checkpoint. One that is larger has a bucket of its own. */
+typedef struct bucket_walk {
+    uint64_t size_bytes;
+    uint64_t filled_bytes;
+    uint64_t largest_bytes;
+} bucket_walk;
+
+static void fill_bucket(void *user, const rvli_tensor *tensor)
+{
+    bucket_walk *w = user;
+    uint64_t bytes = tensor->rows * tensor->columns * BF16_BYTES;
+    if (w->filled_bytes + bytes > w->size_bytes)
+        w->filled_bytes = 0;
+    w->filled_bytes += bytes;
+    if (w->filled_bytes > w->largest_bytes)
+        w->largest_bytes = w->filled_bytes;
+}
+
+/* The tensors of the largest bucket, and the flat buffer that they are sent in. */
+static void make_update_bucket(const maker *m)
+{
+    bucket_walk w = {.size_bytes = m->plan->options.update_bucket_bytes};
+    rvli_packer packer;
+    if (is_given(m, RVL_MODEL_UPDATE_BUCKET))
+        return;
+    rvli_model_walk(m->model, fill_bucket, &w);
+    rvli_tower_walk(m->model, fill_bucket, &w);
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_UPDATE_BUCKET));
+    rvli_packer_add(&packer, w.largest_bytes);
+    rvli_packer_add(&packer, w.largest_bytes);
+    rvli_packer_end(&packer);
+}
+
+/* Whole copies are made where they were asked for, or where their size is known. */
+static void make_update(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    bool shared = o->strategy == RVL_MODEL_V2 || o->strategy == RVL_MODEL_V3;
+    bool whole = o->update_bucket_bytes == RVL_MODEL_UPDATE_WHOLE ||
+                 is_given(m, RVL_MODEL_TRAINING_COPY) || is_given(m, RVL_MODEL_ALL_GATHER);
+    if (o->train == RVL_MODEL_TRAIN_NONE && whole)
+        make_shares(m, RVL_MODEL_TRAINING_COPY, 1, BF16_BYTES, false);
+    else if (!whole && (shared || o->train == RVL_MODEL_TRAIN_NONE))
+        make_update_bucket(m);
+}
+
 /* ---- Gathered weights ---- */
 
 /* FSDP gathers a layer at a time; the embedding, the last norm and the head are one unit. */
@@ -513,11 +561,20 @@ static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
         rvli_sizes_add(sizes_of(m, term), bytes);
 }
 
+/* A size that other programs had. */
+static void assume(const maker *m, rvl_model_term term, uint64_t bytes)
+{
+    make_constant(m, term, bytes);
+    m->terms->term[term].assumed = !is_given(m, term);
+}
+
 static void make_nccl(const maker *m, rvl_model_term term, rvli_communicators count)
 {
     uint64_t bytes = rvli_plan_nccl_bytes(count);
-    if ((m->plan->options.flags & RVL_MODEL_NCCL) && bytes > 0)
+    bool counted = (m->plan->options.flags & RVL_MODEL_NCCL) != 0;
+    if (counted && bytes > 0)
         make_constant(m, term, bytes);
+    m->terms->without_nccl[term] = !counted && bytes > 0 && !is_given(m, term);
 }
 
 /* ---- Training, as the program of a step shows it ---- */
@@ -749,48 +806,75 @@ static void make_trainer(const maker *m)
         make_states(m);
     if (sharded)
         make_all_gather(m);
-    else
+    else if (m->plan->options.train == RVL_MODEL_TRAIN_DDP)
         make_shares(m, RVL_MODEL_GRADIENT_BUCKETS, 1, BF16_BYTES, false);
     make_logits(m, m->plan->options.train_cp, m->model->dim[RVLI_DIM_VOCABULARY]);
+}
+
+static void make_engine(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    assume(m, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES);
+    make_nccl(m, RVL_MODEL_ENGINE_NCCL, rvli_nccl_of_engine(o));
+    if (!is_given(m, RVL_MODEL_WEIGHTS))
+        make_engine_weights(m);
+    if (o->use == RVL_MODEL_USE_RL && o->train == RVL_MODEL_TRAIN_NONE) {
+        assume(m, RVL_MODEL_ASLEEP, CONTEXT_BYTES + CUDA_GRAPH_BYTES);
+        return;
+    }
+    assume(m, RVL_MODEL_CUDA_GRAPH, CUDA_GRAPH_BYTES);
+    make_buffers(m);
+}
+
+/* The context of a trainer, and all that it has where it trains here. */
+static rvl_status make_training(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    assume(m, RVL_MODEL_TRAINER_CONTEXT, TRAINER_CONTEXT_BYTES);
+    make_nccl(m, RVL_MODEL_TRAINER_NCCL, rvli_nccl_of_trainer(m->model, o));
+    if (o->train == RVL_MODEL_TRAIN_NONE) {
+        assume(m, RVL_MODEL_TRAINER_RESIDUE, TRAINER_RESIDUE_BYTES);
+        return RVL_OK;
+    }
+    rvl_status status = make_activations(m);
+    if (status != RVL_OK)
+        return status;
+    make_trainer(m);
+    return train_by_program(m);
 }
 
 static rvl_status make_all(const maker *m)
 {
     rvl_status status = RVL_OK;
-    make_constant(m, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES);
-    make_constant(m, RVL_MODEL_TRAINER_CONTEXT, TRAINER_CONTEXT_BYTES);
-    make_nccl(m, RVL_MODEL_ENGINE_NCCL, rvli_nccl_of_engine(&m->plan->options));
-    make_nccl(m, RVL_MODEL_TRAINER_NCCL, rvli_nccl_of_trainer(m->model, &m->plan->options));
-    if (!is_given(m, RVL_MODEL_WEIGHTS))
-        make_engine_weights(m);
-    if (m->plan->options.train == RVL_MODEL_TRAIN_NONE) {
-        make_constant(m, RVL_MODEL_ASLEEP, CONTEXT_BYTES + CUDA_GRAPH_BYTES);
-        make_constant(m, RVL_MODEL_TRAINER_RESIDUE, TRAINER_RESIDUE_BYTES);
-        make_shares(m, RVL_MODEL_TRAINING_COPY, 1, BF16_BYTES, false);
-    } else {
-        make_constant(m, RVL_MODEL_CUDA_GRAPH, CUDA_GRAPH_BYTES);
-        make_buffers(m);
-        status = make_activations(m);
-        if (status == RVL_OK) {
-            make_trainer(m);
-            status = train_by_program(m);
-        }
-    }
-    return status == RVL_OK ? make_cache(m) : status;
+    rvl_model_use use = m->plan->options.use;
+    if (use != RVL_MODEL_USE_FINE_TUNE)
+        make_engine(m);
+    if (use != RVL_MODEL_USE_SERVE)
+        status = make_training(m);
+    if (use == RVL_MODEL_USE_RL && status == RVL_OK)
+        make_update(m);
+    if (use == RVL_MODEL_USE_FINE_TUNE || status != RVL_OK)
+        return status;
+    return make_cache(m);
 }
 
 /* ---- Given sizes ---- */
 
-static bool has_place(rvl_model_term term, rvl_model_train train)
+static bool has_place(rvl_model_term term, const rvl_model_options *o)
 {
-    bool by_terms = train == RVL_MODEL_TRAIN_FSDP || train == RVL_MODEL_TRAIN_DDP;
+    const rvl_model_train train = o->train;
+    bool by_terms = train != RVL_MODEL_TRAIN_NONE && train != RVL_MODEL_TRAIN_MEGATRON;
+    bool waits = o->use == RVL_MODEL_USE_RL && train == RVL_MODEL_TRAIN_NONE;
     switch (term) {
     case RVL_MODEL_WEIGHTS:
     case RVL_MODEL_KV_CACHE:
     case RVL_MODEL_ENGINE_CONTEXT:
-    case RVL_MODEL_TRAINER_CONTEXT:
     case RVL_MODEL_ENGINE_NCCL:
-        return true;
+        return o->use != RVL_MODEL_USE_FINE_TUNE;
+    case RVL_MODEL_TRAINER_CONTEXT:
+        return o->use != RVL_MODEL_USE_SERVE;
+    case RVL_MODEL_UPDATE_BUCKET:
+        return o->use == RVL_MODEL_USE_RL;
     case RVL_MODEL_DEQUANTISED:
     case RVL_MODEL_TRAINER_HOST:
     case RVL_MODEL_PAGED_OPTIMIZER:
@@ -798,13 +882,14 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
     case RVL_MODEL_TRAINING_COPY:
     case RVL_MODEL_TRAINER_RESIDUE:
     case RVL_MODEL_ASLEEP:
-        return train == RVL_MODEL_TRAIN_NONE;
+        return waits;
     case RVL_MODEL_ALL_GATHER:
         return train == RVL_MODEL_TRAIN_FSDP;
     case RVL_MODEL_GRADIENT_BUCKETS:
         return train == RVL_MODEL_TRAIN_DDP;
     case RVL_MODEL_CUDA_GRAPH:
     case RVL_MODEL_BUFFERS:
+        return o->use != RVL_MODEL_USE_FINE_TUNE && !waits;
     case RVL_MODEL_TRAINER_NCCL:
         return train != RVL_MODEL_TRAIN_NONE;
     default:
@@ -836,7 +921,7 @@ static rvl_status take_given(const maker *m)
         if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
             return rvli_model_fail(RVL_ERR_INVALID, "--given",
                                    "no such term, or more than 2^60 bytes");
-        if (!has_place(given.term, o->train) || is_given(m, given.term))
+        if (!has_place(given.term, o) || is_given(m, given.term))
             return rvli_model_fail(RVL_ERR_INVALID, "--given",
                                    "%s has no place in a step with this --train, or is there twice",
                                    rvli_term_tag(given.term, o->train));
@@ -878,7 +963,7 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
         status = rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
     if (status != RVL_OK)
         rvli_terms_free(terms_out);
-    else if (plan->options.train == RVL_MODEL_TRAIN_NONE)
+    else if (plan->options.use == RVL_MODEL_USE_RL && plan->options.train == RVL_MODEL_TRAIN_NONE)
         /* Part of what is there asleep: it has only narrowed the cache. */
         rvli_sizes_free(sizes_of(&m, RVL_MODEL_ENGINE_CONTEXT));
     return status;

@@ -31,12 +31,62 @@ static void prints_its_terms_and_writes_a_trace(void **state)
 {
     (void)state;
     assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 -o x.rvt"), 0);
-    check_printed("x.rvt: qwen2, 32763876352 parameters; 1302 events; the KV cache holds "
+    check_printed("x.rvt: qwen2, 32763876352 parameters; 402 events; the KV cache holds "
                   "775393 tokens\n");
     check_printed("weights           30.7 GiB   32969326592");
-    check_printed("training_copy     61.0 GiB   65531805696");
+    check_printed("update_bucket      2.9 GiB    3116367872");
+    assert_null(strstr(answer.out, "training_copy"));
+    check_printed(
+        "\nin doubt: trainer_context 460.8 MiB, trainer_residue 563.2 MiB, asleep 3.3 GiB, as "
+        "other programs had; --given says yours\n"
+        "in doubt: without engine_nccl; --nccl counts it\n");
     assert_int_equal(run_command("replay x.rvt"), 0);
     check_printed("kv_cache_awake");
+    remove_file("x.rvt");
+}
+
+/* The new weights of the engine, all at once or in buckets. */
+static void updates_in_buckets(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 --update-bucket whole"),
+                     0);
+    check_printed("training_copy     61.0 GiB   65531805696");
+    assert_null(strstr(answer.out, "update_bucket"));
+    /* Twice the vocabulary, which is a bucket of its own: 152064 x 5120 x 2 bytes, up to 2 MiB. */
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 --update-bucket 1B"), 0);
+    check_printed("update_bucket      2.9 GiB    3116367872            2\n");
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 --update-bucket 4GiB"),
+                     0);
+    check_printed("update_bucket      7.9 GiB");
+    assert_int_equal(run_command("model " CONFIGS "deepseek-v3.json --tp 8"), 0);
+    check_printed("fits, with 10.1 GiB to spare\n");
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json --train ddp --optimizer sgd"),
+                     0);
+    check_printed("update_bucket");
+}
+
+/* One half of a step alone. */
+static void serves_and_fine_tunes(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("model --serve --tp 2 " CONFIGS "qwen2.5-32b.json"), 0);
+    check_printed("qwen2, 32763876352 parameters; ");
+    check_printed("weights          30.7 GiB   32969326592");
+    assert_null(strstr(answer.out, "trainer"));
+    check_printed("\n  serve  ");
+    assert_int_equal(
+        run_command("model --fine-tune --micro-batch 2 --seq-len 2048 -o x.rvt " CONFIGS
+                    "llama-3.2-1b.json"),
+        0);
+    assert_null(strstr(answer.out, "engine"));
+    assert_null(strstr(answer.out, "gradient_buckets"));
+    check_printed("training_weights");
+    assert_int_equal(run_command("--version; head -n 2 x.rvt"), 0);
+    check_printed("\n# One step of fine-tuning llama on h200, plain PyTorch; GPU 0.\n");
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    check_printed("\n  load  ");
+    check_printed("\n  train  ");
     remove_file("x.rvt");
 }
 
@@ -148,10 +198,19 @@ static void bad_usage_is_named(void **state)
         {"a --weights-dtype fp16", "--weights-dtype fp16: expected bf16, fp8, int4 or int8"},
         {"a --weights-dtype ''", "expected bf16, fp8, int4 or int8"},
         {"a --kv-dtype int4", "--kv-dtype int4: expected bf16 or fp8"},
-        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp, megatron:N or none"},
-        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp, megatron:N or none"},
-        {"a --train megatron", "--train megatron: expected fsdp:N, ddp, megatron:N or none"},
-        {"a --train megatron:0", "--train megatron:0: expected fsdp:N, ddp, megatron:N or none"},
+        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp, plain, megatron:N or none"},
+        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp, plain, megatron:N or none"},
+        {"a --train megatron", "--train megatron: expected fsdp:N, ddp, plain, megatron:N or"},
+        {"a --train megatron:0", "--train megatron:0: expected fsdp:N, ddp, plain, megatron:N or"},
+        {"a --update-bucket 0", "--update-bucket 0: expected a size such as 512MiB, or whole"},
+        {"a --update-bucket all", "--update-bucket all: expected a size such as 512MiB, or whole"},
+        {"a --serve --train ddp", "--train changes nothing with --serve, which has no trainer"},
+        {"a --serve --micro-batch 2", "--micro-batch changes nothing with --train none"},
+        {"a --serve --strategy v2", "--strategy changes nothing where engine and trainer do not"},
+        {"a --fine-tune --tp 2", "--tp is a setting of the engine, which --fine-tune has none of"},
+        {"a --fine-tune --update-bucket 1GiB", "--update-bucket changes nothing where engine and"},
+        {"a --train ddp --strategy v1 --update-bucket 1GiB",
+         "--update-bucket changes nothing with this --strategy: v2 and v3"},
         {"a --train-tp 0", "--train-tp 0: expected a whole number from 1"},
         {"a --train-stage x", "--train-stage x: expected a whole number from 0"},
         {"a --optimizer adam", "--optimizer adam: expected adamw, adamw-bf16"},
@@ -329,6 +388,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_its_terms_and_writes_a_trace),
+        cmocka_unit_test(updates_in_buckets),
+        cmocka_unit_test(serves_and_fine_tunes),
         cmocka_unit_test(takes_every_option),
         cmocka_unit_test(trains_by_megatron),
         cmocka_unit_test(answers_without_a_trace),

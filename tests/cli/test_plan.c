@@ -408,6 +408,22 @@ static void sweeps_traces_and_prints_tables(void **state)
 #define SNAPSHOT_WORD TRACES "snapshots/dev-default.pickle.gz"
 
 /* The most that a snapshot has reserved, and the wall clock of its first event. */
+/* What other programs had of a step, and what a device may give less. */
+static void says_what_is_in_doubt(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("plan --model " CONFIGS
+                                 "llama-3.2-1b.json --sweep --device b200,h200 --tp 1,2"),
+                     0);
+    check_printed("\nin doubt: programs may get up to 1.8 GiB less of a device\n"
+                  "in doubt: up to 4.3 GiB of a step, as other programs had; ");
+    assert_int_equal(
+        run_command("plan --json --model " CONFIGS "llama-3.2-1b.json --sweep --device b200,h200"),
+        0);
+    check_printed("\"capacity_doubt_bytes\":1922658467,\"assumed_bytes\":4626144767");
+    check_printed("\"why\":null,\"assumed_bytes\":4626144767");
+}
+
 static void measure_snapshot(uint64_t *peak_out, uint64_t *begin_ns_out)
 {
     char path[256];
@@ -713,6 +729,7 @@ static void what_did_not_end_well_is_no_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(says_what_is_in_doubt),
         cmocka_unit_test(finds_what_paper_says),
         cmocka_unit_test(leaves_the_headroom),
         cmocka_unit_test(says_what_binds),

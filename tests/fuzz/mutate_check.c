@@ -219,7 +219,8 @@ static const char *good_value(text *t, const char *key)
                  {"recompute", "false"},
                  {"strategy", "\"v2\""},
                  {"given", "{ cuda_graph = \"2.5GiB\" }"}};
-    static const char *const trains[] = {"\"ddp\"", "\"none\"", "\"fsdp:8\"", "\"megatron:8\""};
+    static const char *const trains[] = {"\"ddp\"", "\"none\"", "\"plain\"", "\"fsdp:8\"",
+                                         "\"megatron:8\""};
     static const char *const losses[] = {"\"plain\"", "\"chunked\"", "\"chunked:4\"", "\"fused\""};
     static const char *const optimizers[] = {"\"adamw\"", "\"adamw-bf16\"", "\"adamw-8bit\"",
                                              "\"paged-adamw-8bit\"", "\"sgd\""};

@@ -326,7 +326,9 @@ static void set_step(tree *t, json_t *root)
                                           "prepare_kbit",
                                           "train_vpp",
                                           "layers",
-                                          "optimizer_offload_ppm"};
+                                          "optimizer_offload_ppm",
+                                          "use",
+                                          "update_bucket_bytes"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

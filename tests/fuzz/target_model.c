@@ -120,6 +120,8 @@ static rvl_model_options options_in(const json_t *step)
                  option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL |
                  option(step, "layers") % 8 * RVL_MODEL_LOCAL_LAYERS,
         .optimizer_offload_ppm = option(step, "optimizer_offload_ppm"),
+        .use = (rvl_model_use)option(step, "use"),
+        .update_bucket_bytes = option(step, "update_bucket_bytes"),
         .accumulate = option(step, "accumulate"),
         .attention = (rvl_model_attention)option(step, "attention"),
         .loss = (rvl_model_loss)option(step, "loss"),

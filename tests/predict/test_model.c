@@ -1400,7 +1400,8 @@ static void towers_are_on_the_first_stage(void **state)
     static const char with[] =
         SEEING "{\"depth\":2,\"hidden_size\":1024,\"intermediate_size\":4096,\"patch_size\":16,"
                "\"out_hidden_size\":512,\"num_position_embeddings\":2304}}";
-    const rvl_model_options first = {.pp = 2}, last = {.pp = 2, .pp_rank = 1};
+    const rvl_model_options first = {.pp = 2, .update_bucket_bytes = RVL_MODEL_UPDATE_WHOLE},
+                            last = {.pp = 2, .pp_rank = 1};
     rvl_model *seeing = parse_model(with), *blind = parse_model(SEEING "null}");
     /* Patches, positions; twice attention, an MLP, norms; the merger of four patches. */
     uint64_t layer = 4 * 1024 * 1024 + 4 * 1024 + 2 * 4096 * 1024 + 4096 + 1024 + 4 * 1024;
@@ -2185,7 +2186,13 @@ static void options_out_of_range_are_refused(void **state)
         const char *key;
         const char *part;
     } cases[] = {
-        {{.train = (rvl_model_train)4}, "", "a value that its type does not have"},
+        {{.train = (rvl_model_train)5}, "", "a value that its type does not have"},
+        {{.use = (rvl_model_use)3}, "", "a value that its type does not have"},
+        {{.use = RVL_MODEL_USE_SERVE, .train = RVL_MODEL_TRAIN_DDP}, "--serve", "has no trainer"},
+        {{.use = RVL_MODEL_USE_SERVE, .strategy = RVL_MODEL_V2}, "--strategy", "share nothing"},
+        {{.use = RVL_MODEL_USE_FINE_TUNE, .wake = RVL_WAKE_TOGETHER},
+         "--strategy",
+         "share nothing"},
         {{.strategy = (rvl_model_strategy)4}, "", "a value that its type does not have"},
         {{.wake = (rvl_wake)2}, "", "a value that its type does not have"},
         {{.weights_dtype = (rvl_model_dtype)5}, "", "a value that its type does not have"},
@@ -2297,10 +2304,10 @@ static void options_out_of_range_are_refused(void **state)
          "say another --optimizer"},
         {{.flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
          "--offload-activations",
-         "is predicted for --train fsdp:N and ddp"},
+         "is predicted for --train fsdp:N, ddp and plain"},
         {{.train = RVL_MODEL_TRAIN_MEGATRON, .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
          "--offload-activations",
-         "is predicted for --train fsdp:N and ddp"},
+         "is predicted for --train fsdp:N, ddp and plain"},
         {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_OFFLOAD},
          "--offload-activations",
          "say --recompute too"},

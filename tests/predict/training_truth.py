@@ -4,7 +4,7 @@
 
     training_truth.py REVEILLE [--families]
 
-The programs are tests/simcuda/programs/train.py with FSDP2 on two ranks or DDP on one, bf16 and AdamW. card: two H200s; simulated: two
+The programs are tests/simcuda/programs/train.py with FSDP2 on two ranks, DDP or neither on one, bf16 and AdamW. card: two H200s; simulated: two
 simulated ones (--out of that program), for what has not run on a card. terms: the formulas of docs/model.md added up, which is what `--given
 cached=0` leaves. program: the step as a program, which is the default. --bucket-freed: what was read is that of
 a second forward pass without DDP's first bucket (with it, it ends with more allocated than the third). Prints a table for docs/fidelity/training.md, and ends
@@ -99,6 +99,8 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 1500 --layers 6 --recompute --reshard"),
     ("simulated", "simulated-llama-4-4-layers", "llama4-text", "--micro-batch 1 --seq-len 2048 --layers 4"),
     ("simulated", "simulated-qwen3-vl-8b-reshard", "qwen3-vl-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-llama-3.2-1b-plain", "llama-3.2-1b", "--train plain --micro-batch 2 --seq-len 2048"),
+    ("simulated", "simulated-qwen2.5-0.5b-plain", "qwen2.5-0.5b", "--train plain --micro-batch 2 --seq-len 2048"),
     ("simulated", "simulated-llama-3.2-1b-ddp", "llama-3.2-1b", "--train ddp --micro-batch 2 --seq-len 2048"),
     ("simulated", "simulated-llama-3.2-1b-ddp-freed", "llama-3.2-1b",
      "--train ddp --bucket-freed --micro-batch 2 --seq-len 2048"),

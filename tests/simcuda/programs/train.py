@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training of a model of transformers by FSDP2 or DDP: three steps, and what PyTorch's allocator says after each part.
+"""Training of a model of transformers by FSDP2, DDP or neither: three steps, and what PyTorch's allocator says after each part.
 
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
@@ -47,6 +47,7 @@ def arguments():
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--reshard", action="store_true")
     parser.add_argument("--ddp", action="store_true")
+    parser.add_argument("--whole", action="store_true", help="all of it on one GPU, without FSDP2 and DDP")
     parser.add_argument("--reduce-fp32", action="store_true")
     parser.add_argument("--attention", choices=sorted(BACKENDS), help="default: what PyTorch takes first")
     parser.add_argument("--loss", default="plain", help="plain, chunked, chunked:N, or fused")
@@ -127,7 +128,7 @@ def quantised(config, options):
     with torch.device("meta"):
         empty = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     zero = torch.zeros((), dtype=torch.bfloat16)
-    storage = torch.uint8 if options.ddp else torch.bfloat16  # FSDP2 shards no bytes
+    storage = torch.uint8 if options.ddp or options.whole else torch.bfloat16  # FSDP2 shards no bytes
     bits = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
                                            bnb_4bit_use_double_quant=not options.single_quant,
                                            bnb_4bit_quant_storage=storage)  # fmt: skip
@@ -196,7 +197,7 @@ def sharded(options):
         if options.recompute:
             model.enable_input_require_grads()
     model.train()
-    if not options.ddp:
+    if not options.ddp and not options.whole:
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if options.reduce_fp32 else None)
         settings = {"reshard_after_forward": options.reshard, "mp_policy": policy,
                     "offload_policy": CPUOffloadPolicy() if options.cpu_offload else OffloadPolicy()}  # fmt: skip
@@ -207,10 +208,10 @@ def sharded(options):
         model.to_empty(device="cpu" if options.cpu_offload else "cuda")
         to_device_buffers(model)
         fill(model)
-    if options.ddp:
+    if options.ddp or options.whole:
         base.tie_weights()
         freeze_indexers(base)
-        model = DistributedDataParallel(model)
+        model = DistributedDataParallel(model) if options.ddp else model
     return model, config
 
 
