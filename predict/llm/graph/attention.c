@@ -43,15 +43,25 @@ static void kernel_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
         rvli_sdpa_backward_works(g->t);
 }
 
+/* A row for each of q, as wide as values. */
+static rvli_shape attended_shape(rvli_value *const *qkv)
+{
+    rvli_shape shape = qkv[0]->shape;
+    shape.elements = shape.elements / shape.width * qkv[2]->shape.width;
+    shape.width = qkv[2]->shape.width;
+    return shape;
+}
+
 static rvli_value *kernel(rvli_graph *g, rvli_value *const *qkv)
 {
+    const rvli_shape shape = attended_shape(qkv);
     const rvli_shape mask_shape = bytes_shape(rvli_sdpa_mask_bytes(g->t));
     const rvli_shape sums_shape = bytes_shape(rvli_sdpa_sums_bytes(g->t));
     rvli_node *node = rvli_node_make(g, kernel_backward, qkv, 3);
     for (int i = 0; i < 3; i++)
         rvli_node_keep(g, node, qkv[i]);
     rvli_value *mask = rvli_value_make(g, &mask_shape);
-    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &qkv[0]->shape));
+    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
     rvli_value *sums = rvli_value_make(g, &sums_shape);
     if (!g->stopped)
         rvli_sdpa_forward_works(g->t);

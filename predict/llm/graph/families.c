@@ -111,6 +111,18 @@ static const char lfm2_moe[] = {
 static const char granitemoe[] = {
 #include "predict/llm/graph/granitemoe.inc"
     0};
+static const char latent[] = {
+#include "predict/llm/graph/latent.inc"
+    0};
+static const char mistral4[] = {
+#include "predict/llm/graph/mistral4.inc"
+    0};
+static const char complex_rotary[] = {
+#include "predict/llm/graph/complex_rotary.inc"
+    0};
+static const char deepseek_v2[] = {
+#include "predict/llm/graph/deepseek_v2.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -176,6 +188,13 @@ static const struct {
     {"qwen3_vl_moe_text", {qwen3, experts}},
     {"mellum", {qwen3, experts}},
     {"olmoe", {olmoe, experts}},
+    {"youtu", {latent}},
+    {"deepseek_v3", {latent, experts, sigmoid}},
+    {"kimi_k2", {latent, experts, sigmoid}},
+    {"kimi_k25", {latent, experts, sigmoid}},
+    {"glm4_moe_lite", {latent, experts, sigmoid}},
+    {"deepseek_v2", {latent, complex_rotary, experts, deepseek_v2}},
+    {"mistral4", {latent, experts, sigmoid, mistral4}},
     {"flex_olmo", {norms_behind, olmo2, experts}},
 };
 
@@ -239,6 +258,11 @@ static bool caps_logits(const rvli_graph *g)
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
+static bool compresses_q(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_Q_LORA) != 0;
+}
+
 static const struct {
     const char *name;
     bool (*holds)(const rvli_graph *g);
@@ -251,6 +275,7 @@ static const struct {
     {"is_sparse", is_sparse},
     {"is_convolution", is_convolution},
     {"has_shared_experts", has_shared},
+    {"compresses_q", compresses_q},
 };
 
 bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g)

@@ -178,6 +178,9 @@ rvli_value *rvli_op_add(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight);
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
+rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);
+/* The last dimension in two; the width of the first part. */
+void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out);
 
 /* An operator of the texts by its name. */
 typedef struct rvli_operator {
@@ -211,6 +214,8 @@ extern const rvli_operator rvli_product_operators[];
 extern const rvli_operator rvli_activation_operators[];  /* activations.c */
 extern const rvli_operator rvli_expert_operators[];      /* experts.c */
 extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
+extern const rvli_operator rvli_latent_operators[];      /* latent.c */
+extern const rvli_operator rvli_complex_operators[];     /* complex.c */
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 

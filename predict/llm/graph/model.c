@@ -61,7 +61,7 @@ static rvli_value *angles_of(rvli_graph *g, rvli_block *made)
     if (bytes == NULL)
         return NULL;
     rvli_shape shape = bytes->shape;
-    shape.width = g->t->model->dim[RVLI_DIM_HEAD];
+    shape.width = rvli_rotary_width(g->t->model);
     bool full = rvli_is_wide(g->t) || rvli_angles_are_wide(g->t);
     shape.element_bytes = full ? RVLI_FULL : RVLI_HALF;
     shape.elements /= shape.element_bytes;

@@ -179,7 +179,7 @@ static void reshape_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
         of_out[0]->is_view = of_out[0]->storage == gradient->storage;
 }
 
-static rvli_value *reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
+rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
 {
     rvli_node *node = rvli_node_make(g, reshape_backward, &x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x, shape));
@@ -190,14 +190,14 @@ static rvli_value *view(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = rvli_dim_here(g->t, RVLI_DIM_HEAD);
-    return reshape(g, x[0], &shape);
+    return rvli_op_reshape(g, x[0], &shape);
 }
 
 static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = shape.elements / g->t->tokens;
-    return reshape(g, x[0], &shape);
+    return rvli_op_reshape(g, x[0], &shape);
 }
 
 /* Tokens of all sequences as rows, and back. */
@@ -205,14 +205,14 @@ static rvli_value *rows(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.is_rows = true;
-    return reshape(g, x[0], &shape);
+    return rvli_op_reshape(g, x[0], &shape);
 }
 
 static rvli_value *unrows(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.is_rows = false;
-    return reshape(g, x[0], &shape);
+    return rvli_op_reshape(g, x[0], &shape);
 }
 
 static void transpose_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -327,40 +327,51 @@ static rvli_value *cat(rvli_graph *g, rvli_value *const *parts)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* All gradients, side by side again. */
-static void chunk_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+/* All gradients, side by side again, in the order of dimensions. */
+static void split_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
     (void)gradient;
     of_out[0] = rvli_gradient_make(g, node, 0);
+    if (of_out[0] != NULL)
+        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
 }
 
-/* .chunk(count, dim=-1). One node has all parts. */
-static void divide(rvli_graph *g, rvli_value *const *x, uint8_t count, rvli_value **results_out)
+/* Parts of these widths. One node has all of them. */
+static void divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
+                   rvli_value **results_out)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.elements /= count;
-    shape.width /= count;
-    rvli_node *node = rvli_node_make(g, chunk_backward, x, 1);
+    const uint64_t rows = x->shape.elements / x->shape.width;
+    rvli_node *node = rvli_node_make(g, split_backward, &x, 1);
     for (uint8_t i = 0; i < count && node != NULL; i++)
         node->parts[i] = NULL;
     if (node != NULL)
         node->part_count = count;
     for (uint8_t i = 0; i < count; i++) {
-        results_out[i] = rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+        rvli_shape shape = x->shape;
+        shape.elements = rows * widths[i];
+        shape.width = widths[i];
+        results_out[i] = rvli_node_gives(g, node, rvli_value_view(g, x, &shape));
         if (results_out[i] != NULL)
             results_out[i]->part = i;
     }
 }
 
+void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out)
+{
+    divide(g, x, (const uint64_t[]){first, x->shape.width - first}, 2, results_out);
+}
+
+/* .chunk(2, dim=-1) */
 static void chunk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
-    divide(g, x, 2, results_out);
+    rvli_op_split(g, x[0], x[0]->shape.width / 2, results_out);
 }
 
 static void chunk_3(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
-    divide(g, x, 3, results_out);
+    const uint64_t third = x[0]->shape.width / 3;
+    divide(g, x[0], (const uint64_t[]){third, third, third}, 3, results_out);
 }
 
 static void sum_heads_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -568,9 +579,10 @@ const rvli_operator *rvli_operator_find(const char *name, size_t length)
             return &operators[i];
     }
     const rvli_operator *others[] = {rvli_product_operators, rvli_activation_operators,
-                                     rvli_expert_operators, rvli_convolution_operators,
+                                     rvli_expert_operators,  rvli_convolution_operators,
+                                     rvli_latent_operators,  rvli_complex_operators,
                                      rvli_model_operators};
-    for (int t = 0; t < 5; t++) {
+    for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
         for (size_t i = 0; others[t][i].name != NULL; i++) {
             if (is(others[t][i].name, name, length))
                 return &others[t][i];

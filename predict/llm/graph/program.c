@@ -161,8 +161,8 @@ static uint16_t read_name(reader *r)
     int slot = find_slot(r, name);
     if (slot >= 0)
         return new_expression(r, (rvli_expression){.kind = RVLI_SLOT, .index = (uint16_t)slot});
-    if (rvli_word_is(name, "cos") || rvli_word_is(name, "sin")) {
-        uint16_t held = rvli_word_is(name, "cos") ? RVLI_HELD_COSINE : RVLI_HELD_SINE;
+    if (rvli_word_is(name, "cos") || rvli_word_is(name, "sin") || rvli_word_is(name, "freqs_cis")) {
+        uint16_t held = rvli_word_is(name, "sin") ? RVLI_HELD_SINE : RVLI_HELD_COSINE;
         return new_expression(r, (rvli_expression){.kind = RVLI_HELD, .index = held});
     }
     return new_expression(r, (rvli_expression){.kind = RVLI_WEIGHT, .name = name});

@@ -74,8 +74,7 @@ static void load(rvli_training *t)
         rvli_buckets_make(t);
 }
 
-/* Of each head, what has positions. */
-static uint64_t rotary_width(const rvl_model *model)
+uint64_t rvli_rotary_width(const rvl_model *model)
 {
     if (model->features & RVLI_MLA)
         return model->dim[RVLI_DIM_KV_DOWN] - model->dim[RVLI_DIM_KV_LORA];
@@ -118,7 +117,7 @@ static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
 
 void rvli_rotary_make(rvli_training *t, rvli_block *rotary)
 {
-    make_rotary(t, rotary_width(t->model), rotary);
+    make_rotary(t, rvli_rotary_width(t->model), rotary);
 }
 
 /* Masks, and what Gemma 3n and 4 make before their layers. Both have angles of two kinds. */
@@ -126,7 +125,7 @@ static void make_before_layers(rvli_training *t)
 {
     if (rvli_has_streams(t)) {
         rvli_streams_begin(t);
-        make_rotary(t, rotary_width(t->model), t->streams.rotary);
+        make_rotary(t, rvli_rotary_width(t->model), t->streams.rotary);
         return;
     }
     rvli_per_layer_make(t);
@@ -147,7 +146,7 @@ static void forward(rvli_training *t)
     }
     t->embedded = t->hidden;
     make_before_layers(t);
-    make_rotary(t, rotary_width(t->model), t->rotary);
+    make_rotary(t, rvli_rotary_width(t->model), t->rotary);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);

@@ -434,6 +434,8 @@ typedef struct rvli_trained {
 
 /* Cosines and sines of one sequence's positions. */
 void rvli_rotary_make(rvli_training *t, rvli_block *rotary);
+/* Of each head, what has positions. */
+uint64_t rvli_rotary_width(const rvl_model *model);
 /* ERNIE's: they stay in fp32. */
 bool rvli_angles_are_wide(const rvli_training *t);
 
