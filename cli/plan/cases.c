@@ -221,7 +221,7 @@ static bool refuse_unfinished(plan_case *c, const rvl_replay *replay)
     if (!unfinished)
         return false;
     snprintf(why, sizeof why,
-             "%.160s. What the command would have needed after that is not known: plan from a run "
+             "%.256s. What the command would have needed after that is not known: plan from a run "
              "that ended well",
              verdict.text);
     fail(c, PLAN_REFUSED, "", why);

@@ -64,11 +64,22 @@ def outputs(command, program, libraries, source, device, words):
     yield "Python", python.stdout
 
 
+def check_plan(command, verdict):
+    """Of the trace. It recommends what fits and leaves the headroom, and has no answer to what did not end well."""
+    done = run(command, "plan", "it.rvt", "--sweep", "--json")
+    if not verdict.startswith(("fits", "tight")):
+        assert done.returncode == 2 and verdict in done.stderr, (verdict, done)
+        return
+    case, = json.loads(done.stdout)["cases"]
+    assert case["fits"] == ("tight" if verdict.startswith("tight") else "yes"), (verdict, case)
+
+
 def main(command, program, libraries, source):
     for begins, (device, words) in PROGRAMS.items():
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             said = dict(outputs(command, program, libraries, source, device, words))
+            check_plan(command, said["run"])
             os.chdir("/")
         verdict = said["run"]
         assert verdict.startswith(begins), verdict
