@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """
 One verdict, word for word, in every output: one_verdict.py COMMAND PROGRAM LIBRARIES SOURCE. The programs run out of memory,
-fail for another reason, survive a refusal, and fit.
+fail for another reason, survive a refusal, and fit. A trace of an older format cannot tell whether anything was refused.
 """
 import html
 import json
@@ -19,6 +19,17 @@ PROGRAMS = {"out of memory: ": ("1GiB", ("malloc", "1073741824", "exit", "5")),
             "fits after 1 refusal that the program survived": ("1GiB", ("malloc", "1073741824", "malloc", "1")),
             "tight: ": ("1GiB", ("malloc", "508559360")),
             "fits, with ": ("h200", ("malloc", "1"))}
+
+CHECKS = ("check", "check --junit", "check --markdown")
+# As the first versions wrote it: they could not say that a request was refused.
+OLDER = """reveille-trace 1.1
+clock boot=- mono_ns=0 wall_ns=0
+device 0 profile=- capacity_bytes=1073741824 granularity_bytes=2097152
+process program pid=7
+stage 1 program 0 run
+alloc 2 program 0 1 0 524288000 weights
+end 2
+"""
 
 
 def run(*words, **more):
@@ -49,15 +60,20 @@ def outputs(command, program, libraries, source, device, words):
     yield "run", last(ran)
     yield "run --json", json.loads(pathlib.Path("run.json").read_text())["verdict"]["text"]
     yield "run --markdown", markdown(pathlib.Path("run.md").read_text())
+    for name, text in zip(CHECKS, check(command, "it.json", {"command": [program, *words], "devices": device})):
+        yield f"{name} of a command", text
+    yield from outputs_of_trace(command, libraries, source)
+
+
+def outputs_of_trace(command, libraries, source):
     yield "replay", last(run(command, "replay", "it.rvt"))
     yield "replay --json", json.loads(run(command, "replay", "--json", "it.rvt").stdout)["verdict"]["text"]
     yield "report", last(run(command, "report", "it.rvt"))
     run(command, "report", "it.rvt", "-o", "it.html")
     yield "page", html.unescape(pathlib.Path("it.html").read_text())
     yield "compare", run(command, "compare", "it.rvt", "it.rvt").stdout
-    for where, item in (("trace", {"trace": "it.rvt"}), ("command", {"command": [program, *words], "devices": device})):
-        for name, text in zip(("check", "check --junit", "check --markdown"), check(command, "it.json", item)):
-            yield f"{name} of a {where}", text
+    for name, text in zip(CHECKS, check(command, "it.json", {"trace": "it.rvt"})):
+        yield f"{name} of a trace", text
     python = run(sys.executable, "-B", "-c", "import reveille; print(reveille.replay('it.rvt').verdict)",
                  env={**os.environ, "RVL_LIBRARY_DIR": libraries, "PYTHONPATH": source + "/python"})
     assert python.returncode == 0, python.stderr
@@ -74,17 +90,31 @@ def check_plan(command, verdict):
     assert case["fits"] == ("tight" if verdict.startswith("tight") else "yes"), (verdict, case)
 
 
+def check_all(said):
+    for name, text in said.items():
+        assert said["replay"] in text, f"{name}: {text}\nwithout\n{said['replay']}"
+
+
+def check_older(command, libraries, source):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        pathlib.Path("it.rvt").write_text(OLDER)
+        said = dict(outputs_of_trace(command, libraries, source))
+        os.chdir("/")
+    assert said["replay"] == "no refusals recorded: what was allocated fits, with 524.0 MiB to spare", said["replay"]
+    check_all(said)
+
+
 def main(command, program, libraries, source):
+    check_older(command, libraries, source)
     for begins, (device, words) in PROGRAMS.items():
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             said = dict(outputs(command, program, libraries, source, device, words))
             check_plan(command, said["run"])
             os.chdir("/")
-        verdict = said["run"]
-        assert verdict.startswith(begins), verdict
-        for name, text in said.items():
-            assert verdict in text, f"{name}: {text}\nwithout\n{verdict}"
+        assert said["run"].startswith(begins), said["run"]
+        check_all(said)
 
 
 if __name__ == "__main__":
