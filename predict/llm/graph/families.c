@@ -123,6 +123,12 @@ static const char complex_rotary[] = {
 static const char deepseek_v2[] = {
 #include "predict/llm/graph/deepseek_v2.inc"
     0};
+static const char delta[] = {
+#include "predict/llm/graph/delta.inc"
+    0};
+static const char qwen3_next[] = {
+#include "predict/llm/graph/qwen3_next.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -186,6 +192,11 @@ static const struct {
     {"qwen3_moe", {qwen3, experts}},
     {"qwen3_vl_moe", {qwen3, experts}},
     {"qwen3_vl_moe_text", {qwen3, experts}},
+    {"qwen3_next", {partial_rotary, experts, qwen2_moe, delta, qwen3_next}},
+    {"qwen3_5", {partial_rotary, delta}},
+    {"qwen3_5_text", {partial_rotary, delta}},
+    {"qwen3_5_moe", {partial_rotary, experts, qwen2_moe, delta}},
+    {"qwen3_5_moe_text", {partial_rotary, experts, qwen2_moe, delta}},
     {"mellum", {qwen3, experts}},
     {"olmoe", {olmoe, experts}},
     {"youtu", {latent}},
@@ -253,6 +264,11 @@ static bool is_convolution(const rvli_graph *g)
     return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_CONV);
 }
 
+static bool is_delta(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_DELTA);
+}
+
 static bool caps_logits(const rvli_graph *g)
 {
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
@@ -274,6 +290,7 @@ static const struct {
     {"final_logit_softcapping", caps_logits},
     {"is_sparse", is_sparse},
     {"is_convolution", is_convolution},
+    {"is_delta", is_delta},
     {"has_shared_experts", has_shared},
     {"compresses_q", compresses_q},
 };

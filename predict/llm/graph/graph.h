@@ -37,6 +37,7 @@ typedef struct rvli_shape {
     uint8_t element_bytes;
     bool has_heads;   /* heads come before tokens in its dimensions */
     bool heads_first; /* and in memory */
+    bool by_columns;  /* its last two dimensions change places in memory */
     bool is_rows;     /* of two dimensions: a product's gradient is no view then */
     rvl_model_term holder;
 } rvli_shape;
@@ -77,6 +78,7 @@ uint64_t rvli_shape_bytes(const rvli_shape *shape);
 /* ---- Nodes (backward.c) ---- */
 
 #define RVLI_INPUTS_MAX 3
+#define RVLI_PARTS_MAX 4
 #define RVLI_KEPT_MAX 6
 
 /* What a node hands a gradient to. */
@@ -106,9 +108,9 @@ struct rvli_node {
     uint64_t host_bytes; /* of what it keeps on the host; 0: nothing */
     uint64_t number;     /* of an operator's own */
     rvli_frame *frame;
-    uint32_t first_kept;                /* in what the frame computes again */
-    rvli_value *gradient;               /* of what it gave, as far as it has come */
-    rvli_value *parts[RVLI_INPUTS_MAX]; /* the same, of a node that gives several */
+    uint32_t first_kept;               /* in what the frame computes again */
+    rvli_value *gradient;              /* of what it gave, as far as it has come */
+    rvli_value *parts[RVLI_PARTS_MAX]; /* the same, of a node that gives several */
     uint8_t part_count;
     rvli_input input[RVLI_INPUTS_MAX];
     rvli_storage *kept[RVLI_KEPT_MAX];
@@ -168,6 +170,7 @@ typedef enum rvli_elementwise {
     RVLI_OP_TANH,
     RVLI_OP_RELU,
     RVLI_OP_SOFTPLUS,
+    RVLI_OP_EXP,
     RVLI_OP_EXPM1,
     RVLI_OP_LOG_SOFTMAX
 } rvli_elementwise;
@@ -181,6 +184,9 @@ rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
 rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);
 /* The last dimension in two; the width of the first part. */
 void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out);
+/* The same in parts of these widths, of which one node has all. */
+void rvli_op_divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
+                    rvli_value **results_out);
 
 /* An operator of the texts by its name. */
 typedef struct rvli_operator {
@@ -216,6 +222,11 @@ extern const rvli_operator rvli_expert_operators[];      /* experts.c */
 extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
 extern const rvli_operator rvli_latent_operators[];      /* latent.c */
 extern const rvli_operator rvli_complex_operators[];     /* complex.c */
+extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
+extern const rvli_operator rvli_delta_operators[];       /* delta.c */
+/* Of the recurrence of the layer that runs. */
+uint64_t rvli_chunks_of(const rvli_graph *g);
+uint64_t rvli_chunk_tokens(const rvli_graph *g);
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 

@@ -24,15 +24,11 @@ typedef struct elementwise {
 static const elementwise table[] = {
     [RVLI_OP_SQUARE] = {INPUT, 3}, /* power of one less, times two, times the gradient */
     [RVLI_OP_RSQRT] = {OUTPUT, 3}, /* cube, half of the gradient, their product */
-    [RVLI_OP_SHIFT] = {NOTHING, 0},
-    [RVLI_OP_SCALE] = {NOTHING, 1},
-    [RVLI_OP_NEGATE] = {NOTHING, 1},
-    [RVLI_OP_SILU] = {INPUT, 1},
-    [RVLI_OP_GELU] = {INPUT, 1},
-    [RVLI_OP_SIGMOID] = {OUTPUT, 1},
-    [RVLI_OP_TANH] = {OUTPUT, 1},
-    [RVLI_OP_RELU] = {OUTPUT, 1},
-    [RVLI_OP_SOFTPLUS] = {INPUT, 1},
+    [RVLI_OP_SHIFT] = {NOTHING, 0},      [RVLI_OP_SCALE] = {NOTHING, 1},
+    [RVLI_OP_NEGATE] = {NOTHING, 1},     [RVLI_OP_SILU] = {INPUT, 1},
+    [RVLI_OP_GELU] = {INPUT, 1},         [RVLI_OP_SIGMOID] = {OUTPUT, 1},
+    [RVLI_OP_TANH] = {OUTPUT, 1},        [RVLI_OP_RELU] = {OUTPUT, 1},
+    [RVLI_OP_SOFTPLUS] = {INPUT, 1},     [RVLI_OP_EXP] = {OUTPUT, 1},
     [RVLI_OP_EXPM1] = {OUTPUT, 2}, /* the output and one, the gradient times that */
     [RVLI_OP_LOG_SOFTMAX] = {OUTPUT, 1},
 };
@@ -193,6 +189,14 @@ static rvli_value *view(rvli_graph *g, rvli_value *const *x)
     return rvli_op_reshape(g, x[0], &shape);
 }
 
+/* By heads that have two parts. */
+static rvli_value *view_pairs(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.width = 2 * rvli_dim_here(g->t, RVLI_DIM_HEAD);
+    return rvli_op_reshape(g, x[0], &shape);
+}
+
 static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -308,7 +312,7 @@ static rvli_value *kv_part(rvli_graph *g, rvli_value *const *x)
 static void cat_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                          rvli_value **of_out)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < node->input_count; i++) {
         rvli_shape shape = node->input[i].shape;
         shape.heads_first = gradient->shape.heads_first;
         if (node->input[i].wanted)
@@ -317,14 +321,26 @@ static void cat_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradi
 }
 
 /* Side by side, in the order of dimensions. */
-static rvli_value *cat(rvli_graph *g, rvli_value *const *parts)
+static rvli_value *join(rvli_graph *g, rvli_value *const *parts, uint8_t count)
 {
     rvli_shape shape = parts[0]->shape;
-    shape.elements += parts[1]->shape.elements;
-    shape.width += parts[1]->shape.width;
+    for (uint8_t i = 1; i < count; i++) {
+        shape.elements += parts[i]->shape.elements;
+        shape.width += parts[i]->shape.width;
+    }
     shape.heads_first = shape.has_heads;
-    rvli_node *node = rvli_node_make(g, cat_backward, parts, 2);
+    rvli_node *node = rvli_node_make(g, cat_backward, parts, count);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+static rvli_value *cat(rvli_graph *g, rvli_value *const *parts)
+{
+    return join(g, parts, 2);
+}
+
+static rvli_value *cat_3(rvli_graph *g, rvli_value *const *parts)
+{
+    return join(g, parts, 3);
 }
 
 /* All gradients, side by side again, in the order of dimensions. */
@@ -338,8 +354,8 @@ static void split_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
 }
 
 /* Parts of these widths. One node has all of them. */
-static void divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
-                   rvli_value **results_out)
+void rvli_op_divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
+                    rvli_value **results_out)
 {
     const uint64_t rows = x->shape.elements / x->shape.width;
     rvli_node *node = rvli_node_make(g, split_backward, &x, 1);
@@ -359,7 +375,7 @@ static void divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t
 
 void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out)
 {
-    divide(g, x, (const uint64_t[]){first, x->shape.width - first}, 2, results_out);
+    rvli_op_divide(g, x, (const uint64_t[]){first, x->shape.width - first}, 2, results_out);
 }
 
 /* .chunk(2, dim=-1) */
@@ -371,7 +387,7 @@ static void chunk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 static void chunk_3(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     const uint64_t third = x[0]->shape.width / 3;
-    divide(g, x[0], (const uint64_t[]){third, third, third}, 3, results_out);
+    rvli_op_divide(g, x[0], (const uint64_t[]){third, third, third}, 3, results_out);
 }
 
 static void sum_heads_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -403,6 +419,27 @@ static rvli_value *repeat_kv(rvli_graph *g, rvli_value *const *x)
 static rvli_value *repeat_interleave(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_value_make(g, &x[0]->shape);
+}
+
+/* As large as the input, of the same memory. */
+static void sum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                         rvli_value **of_out)
+{
+    rvli_shape shape = node->input[0].shape;
+    shape.heads_first = gradient->shape.heads_first;
+    of_out[0] = rvli_value_view(g, gradient, &shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = true;
+}
+
+/* Of the last dimension. */
+static rvli_value *sum(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements /= shape.width;
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, sum_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
 static void mean_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -531,6 +568,7 @@ ELEMENTWISE(gelu, RVLI_OP_GELU)
 ELEMENTWISE(relu, RVLI_OP_RELU)
 ELEMENTWISE(tanh_of, RVLI_OP_TANH)
 ELEMENTWISE(sigmoid, RVLI_OP_SIGMOID)
+ELEMENTWISE(exp_of, RVLI_OP_EXP)
 
 static const rvli_operator operators[] = {
     RVLI_OPERATOR("float", 1, to_float),
@@ -544,7 +582,10 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("tanh", 1, tanh_of),
     RVLI_OPERATOR("sigmoid", 1, sigmoid),
     RVLI_OPERATOR("mean", 1, mean),
+    RVLI_OPERATOR("sum", 1, sum),
+    RVLI_OPERATOR("exp", 1, exp_of),
     RVLI_OPERATOR("view", 1, view),
+    RVLI_OPERATOR("view_pairs", 1, view_pairs),
     RVLI_OPERATOR("flatten", 1, flatten),
     RVLI_OPERATOR("transpose", 1, transpose),
     RVLI_OPERATOR("contiguous", 1, contiguous),
@@ -552,6 +593,7 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("first_half", 1, half_of),
     RVLI_OPERATOR("second_half", 1, half_of),
     RVLI_OPERATOR("cat", 2, cat),
+    RVLI_OPERATOR("cat_3", 3, cat_3),
     RVLI_OPERATOR("repeat_kv", 1, repeat_kv),
     RVLI_OPERATOR("rotary_part", 1, rotary_part),
     RVLI_OPERATOR("other_part", 1, other_part),
@@ -578,10 +620,10 @@ const rvli_operator *rvli_operator_find(const char *name, size_t length)
         if (is(operators[i].name, name, length))
             return &operators[i];
     }
-    const rvli_operator *others[] = {rvli_product_operators, rvli_activation_operators,
-                                     rvli_expert_operators,  rvli_convolution_operators,
-                                     rvli_latent_operators,  rvli_complex_operators,
-                                     rvli_model_operators};
+    const rvli_operator *others[] = {
+        rvli_product_operators,     rvli_activation_operators, rvli_expert_operators,
+        rvli_convolution_operators, rvli_latent_operators,     rvli_complex_operators,
+        rvli_chunk_operators,       rvli_delta_operators,      rvli_model_operators};
     for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
         for (size_t i = 0; others[t][i].name != NULL; i++) {
             if (is(others[t][i].name, name, length))

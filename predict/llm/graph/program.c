@@ -212,11 +212,27 @@ static uint16_t both(reader *r, rvli_expression_kind kind, uint16_t left, uint16
     return new_expression(r, expression);
 }
 
+/* a @ b is matmul(a, b). */
+static uint16_t read_matmul(reader *r, uint16_t left)
+{
+    static const char name[] = "matmul";
+    rvli_expression call = {.kind = RVLI_CALL, .name = {.text = name, .length = sizeof name - 1}};
+    add_argument(r, &call, left);
+    add_argument(r, &call, read_factor(r));
+    return new_expression(r, call);
+}
+
 static uint16_t read_product(reader *r)
 {
     uint16_t left = read_factor(r);
-    while (!failed(r) && take(r, "*"))
-        left = both(r, RVLI_PRODUCT, left, read_factor(r));
+    while (!failed(r)) {
+        if (take(r, "*"))
+            left = both(r, RVLI_PRODUCT, left, read_factor(r));
+        else if (take(r, "@"))
+            left = read_matmul(r, left);
+        else
+            break;
+    }
     return left;
 }
 
@@ -297,9 +313,12 @@ static void read_assignment(reader *r, rvli_statement *statement)
         names[statement->count++] = take_name(r);
     } while (take(r, ","));
     expect(r, "=");
-    statement->expression[0] = read_sum(r); /* which may have the names' values before */
-    if (statement->count > 1 && r->program->expression[statement->expression[0]].kind != RVLI_CALL)
-        fail(r, "several names take what a call gives");
+    do /* which may have the names' values before */
+        statement->expression[statement->source_count++] = read_sum(r);
+    while (!failed(r) && statement->source_count < statement->count && take(r, ","));
+    bool is_call = r->program->expression[statement->expression[0]].kind == RVLI_CALL;
+    if (statement->source_count != statement->count && (statement->source_count > 1 || !is_call))
+        fail(r, "several names take what a call gives, or a value each");
     for (uint16_t i = 0; i < statement->count && !failed(r); i++)
         statement->target[i] = slot_of(r, names[i]);
 }
@@ -321,9 +340,12 @@ static void read_if(reader *r, rvli_statement *statement, int indentation)
 
 static void read_for(reader *r, rvli_statement *statement, int indentation)
 {
-    expect(r, "layer");
+    bool chunks = take_word(r, "chunk");
+    statement->kind = chunks ? RVLI_CHUNKS : RVLI_FOR;
+    if (!chunks)
+        expect(r, "layer");
     expect(r, "in");
-    expect(r, "layers");
+    expect(r, chunks ? "chunks" : "layers");
     expect(r, ":");
     end_line(r);
     statement->then = read_block(r, indentation);
@@ -339,7 +361,6 @@ static rvli_statement read_statement(reader *r, int indentation)
         return statement;
     }
     if (take_word(r, "for")) {
-        statement.kind = RVLI_FOR;
         read_for(r, &statement, indentation);
         return statement;
     }
@@ -437,10 +458,19 @@ static rvli_role role_of(const reader *r, rvli_text_word name)
     static const struct {
         const char *name;
         rvli_role role;
-    } others[] = {{"router", RVLI_ROLE_ROUTER},         {"shared_gate", RVLI_ROLE_SHARED_GATE},
-                  {"shared_up", RVLI_ROLE_SHARED_UP},   {"shared_down", RVLI_ROLE_SHARED_DOWN},
-                  {"conv_in", RVLI_ROLE_CONV_IN},       {"conv_weight", RVLI_ROLE_CONV},
-                  {"conv_out_proj", RVLI_ROLE_CONV_OUT}};
+    } others[] = {{"router", RVLI_ROLE_ROUTER},
+                  {"shared_gate", RVLI_ROLE_SHARED_GATE},
+                  {"shared_up", RVLI_ROLE_SHARED_UP},
+                  {"shared_down", RVLI_ROLE_SHARED_DOWN},
+                  {"conv_in", RVLI_ROLE_CONV_IN},
+                  {"conv_weight", RVLI_ROLE_CONV},
+                  {"conv_out_proj", RVLI_ROLE_CONV_OUT},
+                  {"delta_conv", RVLI_ROLE_DELTA_CONV},
+                  {"delta_bias", RVLI_ROLE_DELTA_BIAS},
+                  {"delta_rate", RVLI_ROLE_DELTA_RATE},
+                  {"delta_norm", RVLI_ROLE_DELTA_NORM},
+                  {"delta_out", RVLI_ROLE_DELTA_OUT},
+                  {"shared_expert_gate", RVLI_ROLE_SHARED_OPEN}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (rvli_word_is(name, others[i].name))
             return others[i].role;

@@ -54,7 +54,8 @@ typedef enum rvli_statement_kind {
     RVLI_ASSIGN,
     RVLI_RETURN,
     RVLI_IF,
-    RVLI_FOR /* all layers */
+    RVLI_FOR,   /* all layers */
+    RVLI_CHUNKS /* all chunks of a sequence */
 } rvli_statement_kind;
 
 #define RVLI_NO_STATEMENT UINT16_MAX
@@ -62,6 +63,7 @@ typedef enum rvli_statement_kind {
 typedef struct rvli_statement {
     rvli_statement_kind kind;
     uint16_t count;                      /* of targets, or of results */
+    uint16_t source_count;               /* ASSIGN: of expressions */
     uint16_t target[RVLI_ARGUMENTS_MAX]; /* slots */
     uint16_t expression[RVLI_ARGUMENTS_MAX];
     bool (*holds)(const rvli_graph *g); /* IF */
@@ -93,7 +95,7 @@ void rvli_program_read(rvli_program *program, const rvli_training *t, const char
 
 /* The texts of a family; their number. 0: this way does not have it. */
 size_t rvli_texts_of(const char *type, const char **texts_out);
-#define RVLI_TEXTS_MAX 5
+#define RVLI_TEXTS_MAX 6
 
 /* NULL: there is no such condition. */
 bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g);

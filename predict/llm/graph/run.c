@@ -191,9 +191,12 @@ static rvli_value *evaluate(scope *s, uint16_t index)
 
 static void assign(scope *s, const rvli_statement *statement)
 {
-    if (statement->count == 1) {
-        rvli_value_assign(s->g, &s->slot[statement->target[0]],
-                          evaluate(s, statement->expression[0]));
+    if (statement->source_count == statement->count) {
+        rvli_value *values[RVLI_ARGUMENTS_MAX] = {NULL};
+        for (int i = 0; i < statement->count; i++)
+            values[i] = evaluate(s, statement->expression[i]);
+        for (int i = 0; i < statement->count; i++)
+            rvli_value_assign(s->g, &s->slot[statement->target[i]], values[i]);
         return;
     }
     const rvli_expression *e = &s->g->program->expression[statement->expression[0]];
@@ -204,6 +207,13 @@ static void assign(scope *s, const rvli_statement *statement)
         call_operator(s, e, callee.result);
     for (int i = 0; i < statement->count; i++)
         rvli_value_assign(s->g, &s->slot[statement->target[i]], callee.result[i]);
+}
+
+static void run_chunks(scope *s, const rvli_statement *statement)
+{
+    uint64_t count = rvli_chunks_of(s->g);
+    for (uint64_t i = 0; i < count && !s->g->stopped; i++)
+        run_block(s, statement->then);
 }
 
 static void run_statement(scope *s, const rvli_statement *statement)
@@ -227,6 +237,9 @@ static void run_statement(scope *s, const rvli_statement *statement)
             run_block(s, statement->then);
             rvli_tape_between(&s->g->t->tape);
         }
+        break;
+    case RVLI_CHUNKS:
+        run_chunks(s, statement);
         break;
     }
 }

@@ -32,12 +32,6 @@ static bool is_joined(const rvli_training *t)
     return (t->model->features & RVLI_JOINED_ROTARY) != 0;
 }
 
-/* q comes with a gate, by which what attention gives is multiplied. */
-static bool is_gated(const rvli_training *t)
-{
-    return (t->model->features & RVLI_GATED_Q) != 0;
-}
-
 /* ---- Forward ---- */
 
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
@@ -114,7 +108,6 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
-    layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
     q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
     if (rvli_is_hybrid(t)) /* times a number */
@@ -136,19 +129,6 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     layer->k = join(t, rotated_k, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
-}
-
-/* By the sigmoid of the gate. */
-static void gate_forward(rvli_training *t, rvli_layer *layer, bool kept)
-{
-    if (!is_gated(t))
-        return;
-    layer->opened = rvli_activation(t, q_bytes(t));
-    layer->gated = rvli_activation(t, q_bytes(t));
-    if (!kept) {
-        rvli_release(t, &layer->opened);
-        rvli_release(t, &layer->by_tokens);
-    }
 }
 
 static rvli_block rotated(rvli_training *t, rvli_block projected)
@@ -251,8 +231,6 @@ static forward_fn forward_of(const rvli_training *t)
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
-        return rvli_delta_forward(t, number, kept);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_forward(t, number, kept);
     forward_of(t)(t, number, kept);
@@ -261,14 +239,10 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
     layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
     if (is_joined(t))
         rvli_leave(t, &layer->attended, kept);
-    gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, RVLI_ROLE_O);
     rvli_sdpa_done(t, layer, kept);
-    rvli_release(t, &layer->gate_input);
-    if (!kept) {
+    if (!kept)
         rvli_release(t, &layer->by_tokens);
-        rvli_release(t, &layer->gated);
-    }
     if (!kept && !rvli_has_streams(t)) /* which need it later */
         rvli_release(t, &layer->attention_input);
     return output;
@@ -422,27 +396,12 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
     rvli_release(t, &of->v);
     rvli_add(t, of_input, &part, true);
     k_backward(t, number, of->k, of_input);
-    of->q = normed_backward(t, number, (is_gated(t) ? 2 : 1) * q_bytes(t), t->model->heads,
-                            &layer->q_norm, RVLI_ROLE_Q_NORM, of->q);
-    rvli_release(t, &layer->gate_input);
+    of->q = normed_backward(t, number, q_bytes(t), t->model->heads, &layer->q_norm,
+                            RVLI_ROLE_Q_NORM, of->q);
     part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS);
     rvli_release(t, &of->q);
     rvli_release(t, &layer->attention_input);
     rvli_add(t, of_input, &part, true);
-}
-
-/* Takes the gradient of what the gate gave, and answers that of what attention gave. */
-static rvli_block gate_backward(rvli_training *t, rvli_layer *layer, rvli_block of_gated)
-{
-    if (!is_gated(t))
-        return of_gated;
-    rvli_release(t, &layer->gated);
-    rvli_block of_opened = rvli_activation(t, q_bytes(t));
-    rvli_block of_attended = rvli_next(t, q_bytes(t), &of_gated);
-    rvli_release(t, &layer->by_tokens);
-    layer->gate_input = rvli_next(t, q_bytes(t), &of_opened);
-    rvli_release(t, &layer->opened);
-    return of_attended;
 }
 
 /* Those of keys that layers share add up until the layer comes that made them. */
@@ -542,13 +501,10 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_attended = {0}, of_input = {0};
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
-        return rvli_delta_backward(t, number, of_output);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_backward(t, number, of_output);
     rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS);
     rvli_release(t, &of_output);
-    part = gate_backward(t, layer, part);
     rvli_release(t, &layer->by_tokens);
     rvli_add(t, &of_attended, &part, true);
     rvli_attention_gradients of = {0};

@@ -267,7 +267,6 @@ static void end(rvli_training *t)
     rvli_graph_free(t->graph);
     free(t->parameters);
     free(t->units);
-    rvli_delta_free(t);
     free(t->layers);
     free(t->chunks);
     rvli_tape_end(&t->tape);
@@ -289,8 +288,6 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
     rvli_tape_begin(&t.tape, shape->limit_bytes);
     rvli_tape_listen(&t.tape, listener);
     t.tape.failed = t.units == NULL || t.layers == NULL || t.chunks == NULL;
-    if (!t.tape.failed)
-        rvli_delta_make(&t);
     if (!t.tape.failed)
         rvli_parameters_make(&t);
     if (!t.tape.failed)

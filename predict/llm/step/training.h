@@ -262,50 +262,6 @@ typedef struct rvli_mamba {
     rvli_block given; /* what the output projection takes */
 } rvli_mamba;
 
-/* What a chunk of the gated delta rule keeps. */
-typedef struct rvli_delta_chunk {
-    rvli_block values; /* less what the state before it predicts of them */
-    rvli_block state;  /* before it */
-} rvli_delta_chunk;
-
-/* What a gated delta net keeps. Padded: sequences as whole chunks; pairs: of the tokens of each
- * chunk. From q on all is in fp32. */
-typedef struct rvli_delta {
-    rvli_block projected; /* q, k and v together */
-    rvli_block convolved; /* the same, a little longer than the sequence */
-    rvli_block beta;
-    rvli_block decay_input;
-    rvli_block decay; /* before it is multiplied by each head's rate */
-    rvli_block q;
-    rvli_block k;
-    rvli_block q_scale;
-    rvli_block k_scale;
-    rvli_block padded_q;
-    rvli_block padded_k;
-    rvli_block padded_v;
-    rvli_block padded_beta;
-    rvli_block k_beta; /* k by beta */
-    rvli_block pairwise;
-    rvli_block k_products; /* of k by beta with k, of pairs */
-    rvli_block system;     /* the same, decayed */
-    rvli_block q_products;
-    rvli_block inside; /* the same, decayed */
-    rvli_block k_beta_decay;
-    rvli_block q_decay;
-    rvli_block k_decay;
-    rvli_block chunk_decay;
-    rvli_block decayed_q;
-    rvli_block decayed_k;
-    rvli_block new_values; /* what both systems gave */
-    rvli_block old_keys;
-    rvli_norm norm;
-    rvli_block weighted;
-    rvli_block gate;
-    rvli_block activated_gate;
-    rvli_block output; /* what the last projection takes, in bf16 */
-    rvli_delta_chunk *chunks;
-} rvli_delta;
-
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
     rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
@@ -318,15 +274,11 @@ typedef struct rvli_layer {
     rvli_block k;
     rvli_block v;
     rvli_block attended;
-    rvli_block by_tokens;  /* a copy of attended, where it lies by heads */
-    rvli_block gate_input; /* with RVLI_GATED_Q: while attention runs; backward, its gradient */
-    rvli_block opened;     /* its sigmoid */
-    rvli_block gated;      /* attended by that */
-    rvli_delta delta;
-    rvli_block sums;    /* of each row's exponentials, logarithms */
-    rvli_block softmax; /* by math: of all scores */
-    rvli_block largest; /* plain: where the largest of each row is */
-    rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
+    rvli_block by_tokens; /* a copy of attended, where it lies by heads */
+    rvli_block sums;      /* of each row's exponentials, logarithms */
+    rvli_block softmax;   /* by math: of all scores */
+    rvli_block largest;   /* plain: where the largest of each row is */
+    rvli_block wide_q;    /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
     rvli_block mask;   /* with a window that ends before the sequence, or an indexer: in bf16 */
@@ -802,27 +754,6 @@ rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan
 
 rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept);
 rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
-/* ---- delta.c: a gated delta net in the place of attention ---- */
-
-rvli_block rvli_delta_forward(rvli_training *t, uint32_t number, bool kept);
-rvli_block rvli_delta_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
-/* ---- delta_rule.c: the chunked delta rule in it ---- */
-
-/* Gradients of what the rule gets, in fp32. */
-typedef struct rvli_delta_gradients {
-    rvli_block q, k, v, beta, decay;
-} rvli_delta_gradients;
-
-/* Room for what the chunks of all layers keep. */
-void rvli_delta_make(rvli_training *t);
-void rvli_delta_free(rvli_training *t);
-/* Answers what it gives, in bf16. */
-rvli_block rvli_delta_rule_forward(rvli_training *t, rvli_delta *d, bool kept);
-/* Takes the gradient of that. */
-void rvli_delta_rule_backward(rvli_training *t, rvli_delta *d, rvli_block *of_output,
-                              rvli_delta_gradients *of);
 
 /* ---- indexer.c: where attention sees chosen tokens alone; else nothing happens ---- */
 

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operators of recurrences that take a sequence chunk by chunk: padding to whole chunks, products
+ * of matrices, sums along a chunk, parts of it, and what is written into a tensor part by part.
+ *
+ * A tensor of all chunks has the part of one as a view, the gradient of which is as large as all.
+ */
+#include "predict/llm/graph/graph.h"
+
+uint64_t rvli_chunk_tokens(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_DELTA) ? RVLI_DELTA_CHUNK
+                                                                  : g->t->model->mamba_chunk;
+}
+
+uint64_t rvli_chunks_of(const rvli_graph *g)
+{
+    uint64_t tokens = rvli_chunk_tokens(g);
+    return tokens > 0 ? (g->t->options->seq_len + tokens - 1) / tokens : 0;
+}
+
+static uint64_t padded_tokens(const rvli_graph *g)
+{
+    return rvli_chunks_of(g) * rvli_chunk_tokens(g) * g->t->options->micro_batch;
+}
+
+/* A gradient in the order of its input's dimensions. */
+static void whole_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    if (of_out[0] != NULL)
+        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
+}
+
+static rvli_value *copied(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
+{
+    rvli_node *node = rvli_node_make(g, whole_backward, &x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, shape));
+}
+
+static rvli_value *viewed(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
+{
+    rvli_node *node = rvli_node_make(g, whole_backward, &x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x, shape));
+}
+
+/* ---- Sequences as chunks ---- */
+
+/* Zeros behind each sequence: a copy also where it has whole chunks. */
+static rvli_value *pad(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements = shape.elements / g->t->tokens * padded_tokens(g);
+    shape.heads_first = shape.has_heads;
+    return copied(g, x[0], &shape);
+}
+
+/* [:sequence_length] */
+static rvli_value *cut(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    if (padded_tokens(g) == g->t->tokens)
+        return rvli_value_retain(x[0]);
+    shape.elements = shape.elements / padded_tokens(g) * g->t->tokens;
+    return viewed(g, x[0], &shape);
+}
+
+/* Another view of what is by rows. A gradient by columns is copied. */
+static void by_chunks_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                               rvli_value **of_out)
+{
+    rvli_shape shape = node->input[0].shape;
+    shape.by_columns = false;
+    if (gradient->shape.by_columns)
+        of_out[0] = rvli_value_make(g, &shape);
+    else
+        of_out[0] = rvli_value_view(g, gradient, &shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = of_out[0]->storage == gradient->storage;
+}
+
+static rvli_value *by_chunks(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    rvli_node *node = rvli_node_make(g, by_chunks_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+}
+
+/* Back to a sequence: copied where it lies by columns. */
+static rvli_value *by_tokens(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    bool copy = shape.by_columns;
+    shape.by_columns = false;
+    rvli_node *node = rvli_node_make(g, by_chunks_backward, x, 1);
+    return rvli_node_gives(g, node,
+                           copy ? rvli_value_make(g, &shape) : rvli_value_view(g, x[0], &shape));
+}
+
+/* [:, :, i] of the chunk that runs. */
+static rvli_value *of_chunk(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements /= rvli_chunks_of(g);
+    return viewed(g, x[0], &shape);
+}
+
+/* [..., -1] of each chunk: of a value for each token. */
+static rvli_value *last_of_chunk(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements /= rvli_chunk_tokens(g);
+    return viewed(g, x[0], &shape);
+}
+
+/* ---- Products of matrices ---- */
+
+static rvli_value *of_factor(rvli_graph *g, const rvli_node *node, int i)
+{
+    rvli_value *product = node->input[i].wanted ? rvli_gradient_make(g, node, i) : NULL;
+    if (product != NULL)
+        product->is_view = true;
+    return product;
+}
+
+static void matmul_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                            rvli_value **of_out)
+{
+    (void)gradient;
+    for (int i = 1; i >= 0; i--)
+        of_out[i] = of_factor(g, node, i);
+    if (!g->stopped)
+        rvli_workspace(g->t, RVLI_WORKSPACE_BACKWARD);
+}
+
+static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
+{
+    rvli_shape shape = factors[0]->shape;
+    shape.elements = shape.elements / shape.width * factors[1]->shape.width;
+    shape.width = factors[1]->shape.width;
+    shape.by_columns = false;
+    rvli_node *node = rvli_node_make(g, matmul_backward, factors, 2);
+    for (int i = 0; i < 2; i++) {
+        if (factors[1 - i]->learns)
+            rvli_node_keep(g, node, factors[i]);
+    }
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+static void swap_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    of_out[0] = rvli_value_view(g, gradient, &node->input[0].shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = true;
+}
+
+/* .transpose(-1, -2) of what has a row for each token of a chunk */
+static rvli_value *swap(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.width = rvli_chunk_tokens(g);
+    rvli_node *node = rvli_node_make(g, swap_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+}
+
+/* ---- Along a chunk ---- */
+
+/* From the last token to the first: turned, summed, and turned back. */
+static void cumsum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                            rvli_value **of_out)
+{
+    (void)gradient;
+    rvli_value *turned = rvli_gradient_make(g, node, 0);
+    rvli_value *summed = rvli_gradient_make(g, node, 0);
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    rvli_value_release(g, summed);
+    rvli_value_release(g, turned);
+}
+
+static rvli_value *cumsum(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, cumsum_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+}
+
+static void differences_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                                 rvli_value **of_out)
+{
+    (void)node;
+    of_out[0] = rvli_value_retain(gradient);
+    of_out[1] = rvli_value_make(g, &gradient->shape);
+}
+
+/* Between each two tokens of a chunk. */
+static rvli_value *differences(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_value *const both[] = {x[0], x[0]};
+    rvli_shape shape = x[0]->shape;
+    shape.elements *= rvli_chunk_tokens(g);
+    shape.width = rvli_chunk_tokens(g);
+    rvli_node *node = rvli_node_make(g, differences_backward, both, 2);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+/* A byte for each two tokens of a chunk: all, then those of them that are ahead. */
+static rvli_value *mask_of_chunk(rvli_graph *g, rvli_value *const *nothing)
+{
+    (void)nothing;
+    uint64_t tokens = rvli_chunk_tokens(g);
+    const rvli_shape shape = {.elements = tokens * tokens,
+                              .width = tokens,
+                              .element_bytes = 1,
+                              .holder = RVL_MODEL_ACTIVATIONS};
+    rvli_value *all = rvli_value_make(g, &shape);
+    rvli_value *ahead = rvli_value_make(g, &shape);
+    rvli_value_release(g, all);
+    return ahead;
+}
+
+/* masked_fill(mask, number): the mask is kept. */
+static rvli_value *masked(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, whole_backward, arguments, 1);
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
+}
+
+/* ---- Written part by part ---- */
+
+static rvli_value *zeros_like(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_value_make(g, &x[0]->shape);
+}
+
+/* CopySlices: a copy of the whole gradient, one of the part, and zeros in its place. */
+static void write_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    (void)gradient;
+    rvli_value *whole = rvli_value_make(g, &node->input[0].shape);
+    of_out[1] = rvli_gradient_make(g, node, 1);
+    if (node->input[0].wanted) {
+        rvli_work(g, rvli_shape_bytes(&node->input[1].shape));
+        of_out[0] = whole;
+    } else {
+        rvli_value_release(g, whole);
+    }
+}
+
+/* x[:, :, i] = part */
+static rvli_value *write_chunk(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, write_backward, arguments, 2);
+    return rvli_node_gives(g, node, rvli_value_view(g, arguments[0], &arguments[0]->shape));
+}
+
+const rvli_operator rvli_chunk_operators[] = {
+    RVLI_OPERATOR("pad", 1, pad),
+    RVLI_OPERATOR("cut", 1, cut),
+    RVLI_OPERATOR("by_chunks", 1, by_chunks),
+    RVLI_OPERATOR("by_tokens", 1, by_tokens),
+    RVLI_OPERATOR("of_chunk", 1, of_chunk),
+    RVLI_OPERATOR("last_of_chunk", 1, last_of_chunk),
+    RVLI_OPERATOR("matmul", 2, matmul),
+    RVLI_OPERATOR("swap", 1, swap),
+    RVLI_OPERATOR("cumsum", 1, cumsum),
+    RVLI_OPERATOR("differences", 1, differences),
+    RVLI_OPERATOR("mask_of_chunk", 0, mask_of_chunk),
+    RVLI_OPERATOR("masked", 2, masked),
+    RVLI_OPERATOR("zeros_like", 1, zeros_like),
+    RVLI_OPERATOR("write_chunk", 2, write_chunk),
+    {.name = NULL},
+};
