@@ -52,10 +52,10 @@ static rvli_shape attended_shape(rvli_value *const *qkv)
     return shape;
 }
 
-static rvli_value *kernel(rvli_graph *g, rvli_value *const *qkv)
+static rvli_value *run_kernel(rvli_graph *g, rvli_value *const *qkv, uint64_t mask_bytes)
 {
     const rvli_shape shape = attended_shape(qkv);
-    const rvli_shape mask_shape = bytes_shape(rvli_sdpa_mask_bytes(g->t));
+    const rvli_shape mask_shape = bytes_shape(mask_bytes);
     const rvli_shape sums_shape = bytes_shape(rvli_sdpa_sums_bytes(g->t));
     rvli_node *node = rvli_node_make(g, kernel_backward, qkv, 3);
     for (int i = 0; i < 3; i++)
@@ -71,6 +71,16 @@ static rvli_value *kernel(rvli_graph *g, rvli_value *const *qkv)
     rvli_value_release(g, mask);
     rvli_value_release(g, sums);
     return y;
+}
+
+static rvli_value *kernel(rvli_graph *g, rvli_value *const *qkv)
+{
+    return run_kernel(g, qkv, rvli_sdpa_mask_bytes(g->t));
+}
+
+rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments)
+{
+    return run_kernel(g, arguments, RVLI_HALF * arguments[3]->shape.elements);
 }
 
 /* ---- By what step/ has for it ---- */

@@ -52,8 +52,20 @@ static rvli_value *complex_rotary_emb(rvli_graph *g, rvli_value *const *argument
     return NULL;
 }
 
+/* Of queries without positions: a number in fp32 for each token. */
+static rvli_value *scales_of_tokens(rvli_graph *g, rvli_value *const *arguments)
+{
+    const rvli_shape shape = {.elements = g->t->options->seq_len,
+                              .width = 1,
+                              .element_bytes = RVLI_FULL,
+                              .holder = RVL_MODEL_ACTIVATIONS};
+    (void)arguments;
+    return rvli_value_make(g, &shape);
+}
+
 const rvli_operator rvli_complex_operators[] = {
     RVLI_OPERATOR("turn", 2, turn),
     RVLI_OPERATOR("complex_rotary_emb", 0, complex_rotary_emb),
+    RVLI_OPERATOR("scales_of_tokens", 0, scales_of_tokens),
     {.name = NULL},
 };

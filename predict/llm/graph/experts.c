@@ -270,6 +270,61 @@ static rvli_value *sum_chosen(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
+/* ---- Each token through all experts (Llama 4) ---- */
+
+/* Tokens once for each expert. */
+static rvli_value *repeat(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements *= g->t->model->experts;
+    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+/* .transpose(0, 1).reshape(-1, 1) */
+static rvli_value *by_experts(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+}
+
+static void scatter_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                             rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+/* x.scatter_(dim, indices, values), of an x that has no gradient. */
+static rvli_value *scatter_in_place(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, scatter_backward, &arguments[2], 1);
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_view(g, arguments[0], &arguments[0]->shape));
+}
+
+static void add_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                         rvli_value **of_out)
+{
+    (void)g;
+    for (int i = 0; i < 2; i++)
+        of_out[i] = node->input[i].wanted ? rvli_value_retain(gradient) : NULL;
+}
+
+static rvli_value *add_in_place(rvli_graph *g, rvli_value *const *parts)
+{
+    rvli_node *node = rvli_node_make(g, add_backward, parts, 2);
+    return rvli_node_gives(g, node, rvli_value_view(g, parts[0], &parts[0]->shape));
+}
+
+/* What the mask says is cleared in a copy, and in the gradient, too. */
+static rvli_value *masked_fill_where(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, copy_backward, arguments, 1);
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
+}
+
 const rvli_operator rvli_expert_operators[] = {
     RVLI_OPERATOR("softmax", 1, softmax),
     RVLI_SEVERAL("topk", 1, topk),
@@ -291,5 +346,10 @@ const rvli_operator rvli_expert_operators[] = {
     RVLI_OPERATOR("grouped_up", 1, grouped_up),
     RVLI_OPERATOR("grouped_down", 1, grouped_down),
     RVLI_OPERATOR("sum_chosen", 1, sum_chosen),
+    RVLI_OPERATOR("repeat", 1, repeat),
+    RVLI_OPERATOR("by_experts", 1, by_experts),
+    RVLI_OPERATOR("scatter_", 3, scatter_in_place),
+    RVLI_OPERATOR("add_", 2, add_in_place),
+    RVLI_OPERATOR("masked_fill_where", 2, masked_fill_where),
     {.name = NULL},
 };

@@ -129,6 +129,15 @@ static const char delta[] = {
 static const char qwen3_next[] = {
 #include "predict/llm/graph/qwen3_next.inc"
     0};
+static const char indexer[] = {
+#include "predict/llm/graph/indexer.inc"
+    0};
+static const char glm_moe_dsa[] = {
+#include "predict/llm/graph/glm_moe_dsa.inc"
+    0};
+static const char llama4[] = {
+#include "predict/llm/graph/llama4.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -204,6 +213,10 @@ static const struct {
     {"kimi_k2", {latent, experts, sigmoid}},
     {"kimi_k25", {latent, experts, sigmoid}},
     {"glm4_moe_lite", {latent, experts, sigmoid}},
+    {"deepseek_v32", {latent, experts, sigmoid, indexer}},
+    {"glm_moe_dsa", {latent, experts, sigmoid, indexer, glm_moe_dsa}},
+    {"llama4", {complex_rotary, llama4}},
+    {"llama4_text", {complex_rotary, llama4}},
     {"deepseek_v2", {latent, complex_rotary, experts, deepseek_v2}},
     {"mistral4", {latent, experts, sigmoid, mistral4}},
     {"flex_olmo", {norms_behind, olmo2, experts}},
@@ -274,6 +287,11 @@ static bool caps_logits(const rvli_graph *g)
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
+static bool is_windowed(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_WINDOW);
+}
+
 static bool compresses_q(const rvli_graph *g)
 {
     return (g->t->model->features & RVLI_Q_LORA) != 0;
@@ -293,6 +311,7 @@ static const struct {
     {"is_delta", is_delta},
     {"has_shared_experts", has_shared},
     {"compresses_q", compresses_q},
+    {"is_windowed", is_windowed},
 };
 
 bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g)

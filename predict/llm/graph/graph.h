@@ -222,6 +222,7 @@ extern const rvli_operator rvli_expert_operators[];      /* experts.c */
 extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
 extern const rvli_operator rvli_latent_operators[];      /* latent.c */
 extern const rvli_operator rvli_complex_operators[];     /* complex.c */
+extern const rvli_operator rvli_indexer_operators[];     /* indexer.c */
 extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
 /* Of the recurrence of the layer that runs. */
@@ -233,6 +234,8 @@ void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 /* ---- Attention (attention.c) ---- */
 
 rvli_value *rvli_op_attention(rvli_graph *g, rvli_value *const *qkv);
+/* Under a mask, the fourth argument, of which the kernel has a copy in bf16. */
+rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments);
 /* Whether keys and values are copied for each head of q before the kernel. */
 bool rvli_repeats_heads(const rvli_graph *g);
 
@@ -296,6 +299,8 @@ struct rvli_graph {
     rvli_value *held[RVLI_FRAME_HELD]; /* angles and masks of the layer that runs */
     rvli_value *positions[2];          /* cosine and sine */
     rvli_value *masks[2];
+    rvli_value *handed;  /* by the layer before: indices of tokens */
+    rvli_value *handing; /* the same for the next one */
     rvli_value *sent[2]; /* inputs of layers that are on their way to the host */
     rvli_storage *sending[RVLI_SENDING_MAX]; /* what comes behind the layers is, too */
     uint32_t sending_count;
@@ -307,7 +312,7 @@ struct rvli_graph {
 };
 
 /* What is held for the layer that runs. */
-enum { RVLI_HELD_COSINE, RVLI_HELD_SINE, RVLI_HELD_MASK };
+enum { RVLI_HELD_COSINE, RVLI_HELD_SINE, RVLI_HELD_MASK, RVLI_HELD_HANDED };
 
 extern const rvli_operator rvli_model_operators[];
 

@@ -112,7 +112,10 @@ static rvli_value *run_layer(rvli_graph *g, rvli_value *const *hidden)
     g->held[RVLI_HELD_COSINE] = g->positions[0];
     g->held[RVLI_HELD_SINE] = g->positions[1];
     g->held[RVLI_HELD_MASK] = g->masks[windowed];
+    g->held[RVLI_HELD_HANDED] = g->handed;
     rvli_value *given = rvli_checkpoint_forward(g, layer, hidden[0]);
+    rvli_value_assign(g, &g->handed, g->handing);
+    g->handing = NULL;
     rvli_reshard_forward(g->t, &g->t->units[layer]);
     g->unit = root(g);
     return given;
@@ -141,6 +144,7 @@ const rvli_operator rvli_model_operators[] = {
 /* Names of the model's forward pass. Layers that are computed again have what they were given. */
 static void drop_before_layers(rvli_graph *g)
 {
+    rvli_value_assign(g, &g->handed, NULL);
     for (int i = 0; i < 2; i++) {
         rvli_value_assign(g, &g->masks[i], NULL);
         rvli_value_assign(g, &g->positions[i], NULL);

@@ -148,6 +148,23 @@ static bool take_number(reader *r)
     return r->at > begin;
 }
 
+/* -1: it is not held for the layer that runs. */
+static int find_held(rvli_text_word name)
+{
+    static const struct {
+        const char *name;
+        int held;
+    } all[] = {{"cos", RVLI_HELD_COSINE},
+               {"sin", RVLI_HELD_SINE},
+               {"freqs_cis", RVLI_HELD_COSINE},
+               {"attention_mask", RVLI_HELD_MASK}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (rvli_word_is(name, all[i].name))
+            return all[i].held;
+    }
+    return -1;
+}
+
 static uint16_t read_name(reader *r)
 {
     rvli_text_word name = take_name(r);
@@ -161,10 +178,9 @@ static uint16_t read_name(reader *r)
     int slot = find_slot(r, name);
     if (slot >= 0)
         return new_expression(r, (rvli_expression){.kind = RVLI_SLOT, .index = (uint16_t)slot});
-    if (rvli_word_is(name, "cos") || rvli_word_is(name, "sin") || rvli_word_is(name, "freqs_cis")) {
-        uint16_t held = rvli_word_is(name, "sin") ? RVLI_HELD_SINE : RVLI_HELD_COSINE;
-        return new_expression(r, (rvli_expression){.kind = RVLI_HELD, .index = held});
-    }
+    int held = find_held(name);
+    if (held >= 0)
+        return new_expression(r, (rvli_expression){.kind = RVLI_HELD, .index = (uint16_t)held});
     return new_expression(r, (rvli_expression){.kind = RVLI_WEIGHT, .name = name});
 }
 

@@ -70,37 +70,6 @@ static rvli_block join(rvli_training *t, rvli_block rotated, uint64_t whole_byte
     return is_joined(t) ? rvli_next(t, whole_bytes, &rotated) : rotated;
 }
 
-/* Of each head, in fp32, without a weight: takes q or k, and answers it normed. */
-static rvli_block l2_normed(rvli_training *t, rvli_block rotated, uint64_t heads, rvli_norm *norm,
-                            bool kept)
-{
-    uint64_t bytes = rvli_bytes_of(rotated);
-    norm->input = rvli_activation(t, 2 * bytes);
-    rvli_block squares = rvli_activation(t, 2 * bytes);
-    rvli_release(t, &squares);
-    norm->scale = rvli_activation(t, RVLI_FULL * t->tokens * heads);
-    rvli_block scaled = rvli_activation(t, 2 * bytes);
-    if (!kept) {
-        rvli_release(t, &norm->scale);
-        rvli_release(t, &norm->input);
-    }
-    rvli_block output = rvli_activation(t, bytes);
-    rvli_release(t, &scaled);
-    rvli_release(t, &rotated);
-    return output;
-}
-
-/* Llama 4's, of which layers with positions norm q and k behind these. */
-static void complex_forward(rvli_training *t, uint32_t number, rvli_block q, rvli_block k,
-                            bool kept)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_complex_forward(t, number, &q, &k);
-    bool normed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
-    layer->q = normed ? l2_normed(t, q, t->model->heads, &layer->q_norm, kept) : q;
-    layer->k = normed ? l2_normed(t, k, t->model->kv_heads, &layer->k_norm, kept) : k;
-}
-
 static void apart_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
@@ -117,10 +86,6 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     if (!has_positions(t, number)) {
         layer->q = q;
         layer->k = k;
-        return;
-    }
-    if (rvli_has_complex_positions(t)) {
-        complex_forward(t, number, q, k, kept);
         return;
     }
     rvli_block rotated_q = rotate(t, q_bytes(t));
@@ -231,8 +196,6 @@ static forward_fn forward_of(const rvli_training *t)
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (t->model->features & RVLI_MLA)
-        return rvli_latent_forward(t, number, kept);
     forward_of(t)(t, number, kept);
     rvli_sdpa_forward(t, layer, kept);
     hold_keys(t, number, kept);
@@ -317,34 +280,11 @@ static void join_part_backward(rvli_training *t, uint64_t bytes, rvli_block *rot
     *gradient = whole;
 }
 
-/* Takes the gradient of what it gave, and leaves that of its input. */
-static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
-{
-    if (norm->input == NULL) /* a layer without positions */
-        return;
-    uint64_t width = t->model->dim[RVLI_DIM_HEAD];
-    uint64_t rows = rvli_bytes_of(*gradient) / RVLI_HALF / width;
-    rvli_block of_scaled = rvli_next(t, RVLI_FULL * rows * width, gradient);
-    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, norm, of_scaled);
-    *gradient = rvli_next(t, RVLI_HALF * rows * width, &of_input);
-}
-
-static void complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
-{
-    l2_backward(t, &t->layers[number].k_norm, &of->k);
-    l2_backward(t, &t->layers[number].q_norm, &of->q);
-    rvli_complex_backward(t, number, of);
-}
-
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
     if (!has_positions(t, number))
         return;
-    if (rvli_has_complex_positions(t)) {
-        complex_backward(t, number, of);
-        return;
-    }
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     rvli_block none = NULL; /* that of both parts stays */
     rvli_block rotated_k = rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL);
@@ -367,7 +307,7 @@ static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t by
     if (has_norms(t))
         gradient = rvli_norm_backward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD), norm,
                                       unit, role, gradient);
-    if (!has_positions(t, number) || rvli_has_complex_positions(t))
+    if (!has_positions(t, number))
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);
@@ -501,8 +441,6 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_attended = {0}, of_input = {0};
-    if (t->model->features & RVLI_MLA)
-        return rvli_latent_backward(t, number, of_output);
     rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS);
     rvli_release(t, &of_output);
     rvli_release(t, &layer->by_tokens);

@@ -3,7 +3,6 @@
  * Experts as transformers runs them on a GPU: by grouped products (integrations/moe.py,
  * grouped_mm_experts_forward).
  *
- * Llama 4 has each token go through all experts, its hidden states weighed before they go there.
  * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
  * each row.
  *
@@ -27,16 +26,11 @@ typedef struct widths {
     uint64_t indices;  /* one for each chosen expert */
 } widths;
 
-static bool takes_all(const rvli_training *t)
-{
-    return (t->model->features & RVLI_ALL_EXPERTS) != 0;
-}
-
 static widths widths_of(const rvli_training *t)
 {
     const uint64_t *dim = t->model->dim;
     uint64_t hidden = RVLI_HALF * t->tokens * dim[RVLI_DIM_HIDDEN];
-    uint64_t chosen = takes_all(t) ? t->model->experts : t->model->experts_per_token;
+    uint64_t chosen = t->model->experts_per_token;
     uint64_t inner = RVLI_HALF * t->tokens * chosen * dim[RVLI_DIM_EXPERT_INTERMEDIATE];
     uint64_t gates = (t->model->features & RVLI_NO_GATE) != 0 ? 1 : 2;
     uint64_t wider = (t->model->features & RVLI_FULL_WEIGHTS) != 0 ? RVLI_FULL / RVLI_HALF : 1;
@@ -68,7 +62,6 @@ void rvli_experts_drop(rvli_training *t, rvli_experts *e)
                          &e->factors[2],
                          &e->product,
                          &e->given,
-                         &e->repeated,
                          &e->shared_gate,
                          &e->shared_up,
                          &e->shared_activated,
@@ -177,22 +170,6 @@ static rvli_block add_up(rvli_training *t, const widths *w, rvli_experts *e, boo
     return output;
 }
 
-/* All experts for each token. Answers what they gave. */
-static rvli_block run_all(rvli_training *t, const widths *w, rvli_experts *e, bool kept)
-{
-    e->repeated = rvli_activation(t, w->selected);
-    e->selected = rvli_activation(t, w->selected);
-    rvli_leave(t, &e->repeated, kept);
-    e->up = rvli_activation(t, w->up);
-    e->activated = rvli_activation(t, w->inner);
-    e->product = rvli_activation(t, w->inner);
-    rvli_leave(t, &e->activated, kept);
-    rvli_block given = rvli_activation(t, w->selected);
-    rvli_leave(t, &e->product, kept);
-    rvli_leave(t, &e->up, kept);
-    return given;
-}
-
 /* Those that were chosen. Answers the sum of their outputs. */
 static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e, bool kept, bool partial)
 {
@@ -232,18 +209,6 @@ static rvli_block add_shared(rvli_training *t, const widths *w, rvli_experts *e,
     return sum;
 }
 
-/* The expert for all tokens last, to which the sum over all others is added in place. */
-static rvli_block forward_all(rvli_training *t, const widths *w, rvli_experts *e, bool kept,
-                              bool partial)
-{
-    rvli_block given = run_all(t, w, e, kept);
-    rvli_block output = rvli_shared_expert_forward(t, e, kept, partial);
-    rvli_block sum = rvli_activation(t, partial ? 0 : w->tokens);
-    rvli_release(t, &sum);
-    rvli_release(t, &given);
-    return output;
-}
-
 static rvli_block forward_chosen(rvli_training *t, const widths *w, rvli_experts *e, bool kept,
                                  bool partial)
 {
@@ -270,13 +235,8 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bo
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     rvli_block output = NULL;
-    if (takes_all(t)) {
-        rvli_router_forward(t, e, kept);
-        output = forward_all(t, &w, e, kept, partial);
-    } else {
-        output = forward_chosen(t, &w, e, kept, partial);
-        rvli_release(t, &e->weights);
-    }
+    output = forward_chosen(t, &w, e, kept, partial);
+    rvli_release(t, &e->weights);
     rvli_release(t, &e->logits);
     if (!kept)
         rvli_experts_drop(t, e);
@@ -320,9 +280,7 @@ void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *
     widths w = widths_of(t);
     rvli_block none = NULL;
     bool first = rvli_is_shared_first(t) && !rvli_opens_shared(t);
-    if (takes_all(t))
-        e->of_ordered = rvli_activation(t, w.selected);
-    else if (first || !rvli_has_shared(t))
+    if (first || !rvli_has_shared(t))
         sum_backward(t, &w, e, first ? &none : of_output);
 }
 
@@ -400,7 +358,7 @@ static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts 
     } else {
         of_both = rvli_squared_backward(t, of_product, &e->activated);
     }
-    return takes_all(t) ? of_both : rvli_next(t, w->up, &of_both);
+    return rvli_next(t, w->up, &of_both);
 }
 
 /* From the gradient of what the experts gave to that of what the products of gate and up gave. */
@@ -412,18 +370,6 @@ static rvli_block outputs_backward(rvli_training *t, const widths *w, rvli_exper
     rvli_block of_product = rvli_next(t, w->inner, &of_given);
     rvli_release(t, &e->product);
     return (is_biased(t) ? bounded_backward : gate_backward)(t, w, e, of_product);
-}
-
-/* From the gradient of what all experts got to that of the tokens. */
-static rvli_block repeated_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                    rvli_block of_selected)
-{
-    rvli_block of_weights = rvli_activation(t, w->selected);
-    of_selected = rvli_next(t, w->selected, &of_selected);
-    rvli_release(t, &of_weights);
-    rvli_release(t, &e->repeated);
-    rvli_release(t, &e->weights);
-    return rvli_next(t, w->tokens, &of_selected);
 }
 
 /* The same of those that were chosen, and of the router's weights in the experts' order. */
@@ -465,23 +411,19 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     rvli_sum of_tokens = {0};
-    if (takes_all(t) && e->of_ordered == NULL)
-        e->of_ordered = rvli_activation(t, w.selected);
     rvli_block of_shared = rvli_shared_expert_open_backward(t, unit, e, &of_tokens);
     bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
     if (behind)
         rvli_shared_expert_backward(t, number, NULL, &of_tokens);
-    if (!takes_all(t)) {
-        rvli_block none = NULL;
-        sum_backward(t, &w, e, first ? &none : &of_output);
-        e->of_ordered = weights_backward(t, &w, e);
-    }
+    rvli_block none = NULL;
+    sum_backward(t, &w, e, first ? &none : &of_output);
+    e->of_ordered = weights_backward(t, &w, e);
     rvli_block of_up = outputs_backward(t, &w, e, unit, e->of_ordered);
     e->of_ordered = NULL;
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
     rvli_block of_selected = rvli_next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
-    rvli_block part = (takes_all(t) ? repeated_backward : selected_backward)(t, &w, e, of_selected);
+    rvli_block part = selected_backward(t, &w, e, of_selected);
     rvli_sum of_block = {0}, *routed = is_block(t) ? &of_block : &of_tokens;
     rvli_add(t, routed, &part, false);
     rvli_router_backward(t, unit, e, routed);

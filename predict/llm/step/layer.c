@@ -111,10 +111,7 @@ static void run_mixer(rvli_training *t, uint32_t number, bool kept)
     rvli_block product = multiplied(t, attended);
     layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &product);
-    if (rvli_has_complex_positions(t))
-        layer->named = attended;
-    else
-        rvli_release(t, &attended);
+    rvli_release(t, &attended);
 }
 
 /* Up to the end of the MLP, or of what the backward pass needs of it. Answers the MLP's output. */
@@ -144,7 +141,6 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
         layer->middle = NULL;
     }
     rvli_release(t, &layer->middle);
-    rvli_release(t, &layer->named);
     rvli_release(t, &layer->mixed[0]);
     rvli_release(t, &layer->mixed[1]);
     rvli_release(t, &layer->experts.routed);

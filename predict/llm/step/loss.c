@@ -271,7 +271,6 @@ void rvli_loss_forward(rvli_training *t)
         rvli_release(t, &t->hidden);
     t->hidden = NULL;
     rvli_streams_done(t);
-    rvli_indexer_end(t);
     rvli_masks_returned(t);
     if (t->layers[0].input != t->embedded && t->streams.embedded != t->embedded)
         rvli_release(t, &t->embedded);

@@ -21,6 +21,12 @@ static bool is_plain(const rvli_training *t)
     return (t->model->features & RVLI_SINKS) != 0;
 }
 
+/* Its layers see what they choose of this. */
+static bool is_indexed(const rvli_training *t)
+{
+    return (t->model->features & RVLI_INDEXER) != 0;
+}
+
 static bool has_window(const rvli_training *t)
 {
     if (strcmp(t->model->type, "qwen2_moe") == 0)
@@ -43,7 +49,7 @@ static rvli_block window_mask(rvli_training *t)
 
 void rvli_masks_make(rvli_training *t)
 {
-    rvli_block earlier = rvli_activation(t, is_plain(t) || rvli_has_indexer(t) ? pairs(t) : 0);
+    rvli_block earlier = rvli_activation(t, is_plain(t) || is_indexed(t) ? pairs(t) : 0);
     uint64_t plain = RVLI_HALF * pairs(t) * t->options->micro_batch;
     t->masks[0] = is_plain(t) ? rvli_next(t, plain, &earlier) : earlier;
     if (!has_window(t))

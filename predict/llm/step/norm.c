@@ -17,8 +17,7 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
 {
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
-    bool is_passing = rvli_has_complex_positions(t); /* Llama 4's has no name */
-    if (is_passing || (rvli_is_in_turn(t) && !kept))
+    if (rvli_is_in_turn(t) && !kept)
         rvli_release(t, &scaled); /* its name is given to the product */
     rvli_block output = rvli_activation(t, half);
     *normed_out = in_full(t) ? scaled : first;
@@ -117,7 +116,6 @@ static void fetch(rvli_training *t, const rvli_norm *kept, uint64_t bytes)
 static void release_begin(rvli_training *t, uint32_t number)
 {
     rvli_release(t, &t->layers[number].input);
-    rvli_release(t, &t->layers[number].handed);
     rvli_masks_layer_done(t, number);
 }
 

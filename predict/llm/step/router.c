@@ -4,8 +4,8 @@
  *
  * Most take the softmax of all logits in fp32, and then the best. DeepSeek's take sigmoids, and
  * choose by these and a bias, without experts of groups that were not chosen. Granite and gpt_oss
- * choose first, so nothing of the size of all logits stays. Llama 4 chooses by setting the others
- * to minus infinity. Phi's draw one after the other (sparse_mixer.c).
+ * choose first, so nothing of the size of all logits stays. Phi's draw one after the other
+ * (sparse_mixer.c).
  *
  * Routers in fp32 convert hidden states and their own weights, and both stay.
  */
@@ -13,7 +13,7 @@
 
 #define INDEX_BYTES UINT64_C(8)
 
-typedef enum router_kind { SOFTMAX, SIGMOID, CHOSEN_FIRST, ALL_OPEN, MIXER } router_kind;
+typedef enum router_kind { SOFTMAX, SIGMOID, CHOSEN_FIRST, MIXER } router_kind;
 
 static bool has(const rvli_training *t, uint64_t features)
 {
@@ -22,8 +22,6 @@ static bool has(const rvli_training *t, uint64_t features)
 
 static router_kind kind_of(const rvli_training *t)
 {
-    if (has(t, RVLI_ALL_EXPERTS))
-        return ALL_OPEN;
     if (has(t, RVLI_SPARSE_MIXER))
         return MIXER;
     if (has(t, RVLI_EXPERT_BIAS | RVLI_NUMBERS))
@@ -141,25 +139,12 @@ static void chosen_first_forward(rvli_training *t, rvli_experts *e)
     e->weights = rvli_next(t, weights_bytes(t), &values);
 }
 
-/* Those that were not chosen get 0. */
-static void all_open_forward(rvli_training *t, rvli_experts *e)
-{
-    rvli_block values = choose(t, e);
-    rvli_block others = rvli_activation(t, RVLI_HALF * pairs(t));
-    rvli_block full = rvli_activation(t, RVLI_FULL * pairs(t));
-    e->scores = rvli_next(t, RVLI_FULL * pairs(t), &full);
-    e->weights = rvli_activation(t, RVLI_HALF * pairs(t));
-    rvli_release(t, &others);
-    rvli_release(t, &values);
-}
-
 void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept)
 {
     static void (*const forward[])(rvli_training *,
                                    rvli_experts *) = {[SOFTMAX] = softmax_forward,
                                                       [SIGMOID] = sigmoid_forward,
                                                       [CHOSEN_FIRST] = chosen_first_forward,
-                                                      [ALL_OPEN] = all_open_forward,
                                                       [MIXER] = rvli_sparse_mixer_forward};
     uint64_t matrix = (uint64_t)t->model->experts * t->model->dim[RVLI_DIM_HIDDEN];
     e->input = rvli_activation(t, is_wide(t) ? 2 * hidden_bytes(t) : 0);

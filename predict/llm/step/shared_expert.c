@@ -44,7 +44,7 @@ bool rvli_is_shared_first(const rvli_training *t)
 /* Qwen's and Llama 4's. */
 static bool is_flat(const rvli_training *t)
 {
-    return has(t, RVLI_SHARED_GATE | RVLI_ALL_EXPERTS);
+    return has(t, RVLI_SHARED_GATE);
 }
 
 /* ---- Forward ---- */

@@ -92,10 +92,6 @@ static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
-    if (rvli_has_complex_positions(t)) {
-        rvli_complex_make(t);
-        return;
-    }
     bool wide = rvli_is_wide(t) || rvli_angles_are_wide(t);
     uint64_t angles = t->options->seq_len * width;
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
@@ -151,7 +147,6 @@ static void forward(rvli_training *t)
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
         (rvli_has_streams(t) ? rvli_streams_layer_forward : rvli_layer_forward)(t, layer);
-        rvli_indexer_hand_on(t, layer);
         rvli_tape_between(&t->tape);
     }
     rvli_streams_end(t);
@@ -217,7 +212,7 @@ static void backward(rvli_training *t)
         rvli_per_layer_layer_done(t, layer - 1);
         rvli_tape_between(&t->tape);
     }
-    rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
+    rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]);
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
     rvli_masks_done(t);
     rvli_streams_begin_backward(t);

@@ -196,7 +196,6 @@ typedef struct rvli_experts {
     rvli_block of_weights; /* backward: of these */
     rvli_block of_ordered; /* of their outputs in the tokens' order, or of all outputs */
     rvli_block inverse;    /* of the order */
-    rvli_block repeated;   /* where all get all tokens: these before they are weighed */
     rvli_block selected;   /* what they get */
     rvli_block up;         /* and gate */
     rvli_block activated;
@@ -281,11 +280,7 @@ typedef struct rvli_layer {
     rvli_block wide_q;    /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
-    rvli_block mask;   /* with a window that ends before the sequence, or an indexer: in bf16 */
-    rvli_block chosen; /* of an indexer: tokens that attention sees; pairs that it does not, does */
-    rvli_block hidden_pairs;
-    rvli_block seen_pairs;
-    rvli_block handed; /* recomputing: what the layer before chose */
+    rvli_block mask; /* with a window that ends before the sequence: in bf16 */
     rvli_norm behind_attention;
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
@@ -298,10 +293,7 @@ typedef struct rvli_layer {
     rvli_experts experts;
     rvli_beside beside;
     rvli_mamba mamba;
-    rvli_block latent_q; /* of latent attention: what is compressed, normed */
-    rvli_block latent_kv;
     rvli_block middle; /* between attention and MLP, while it is needed */
-    rvli_block named;  /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -359,7 +351,6 @@ typedef struct rvli_training {
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
     rvli_block masks[2];  /* of full attention, and of a window */
-    rvli_block chosen;    /* by the indexer of the layer before */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
     rvli_streams streams;
@@ -649,14 +640,6 @@ void rvli_masks_returned(rvli_training *t);
 void rvli_masks_layer_done(rvli_training *t, uint32_t number);
 void rvli_masks_done(rvli_training *t);
 
-/* ---- complex.c: Llama 4's positions ---- */
-
-bool rvli_has_complex_positions(const rvli_training *t);
-/* Makes t->rotary. */
-void rvli_complex_make(rvli_training *t);
-/* Takes q and k as they were projected, and leaves them with positions, or as they are without. */
-void rvli_complex_forward(rvli_training *t, uint32_t number, rvli_block *q, rvli_block *k);
-
 /* ---- sparse_mixer.c: the router of Phi's experts ---- */
 
 bool rvli_is_sparse_mixer(const rvli_training *t);
@@ -675,9 +658,6 @@ typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
-
-/* complex.c: takes their gradients with positions. */
-void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len);
@@ -749,23 +729,6 @@ void rvli_scan_forward(rvli_training *t, rvli_scan *scan, bool kept);
 /* Takes the gradient of the output, and answers those of what was convolved and of the rates. */
 rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan,
                               rvli_block of_output, rvli_block *of_rates_out);
-
-/* ---- latent.c: attention from compressed queries, keys and values ---- */
-
-rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept);
-rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
-/* ---- indexer.c: where attention sees chosen tokens alone; else nothing happens ---- */
-
-bool rvli_has_indexer(const rvli_training *t);
-/* Chooses, and makes layer->mask. */
-void rvli_indexer_forward(rvli_training *t, rvli_layer *layer);
-/* Behind the output projection; behind attention, which may be computed again. */
-void rvli_indexer_attended(rvli_training *t, rvli_layer *layer);
-void rvli_indexer_done(rvli_training *t, rvli_layer *layer, bool again);
-/* Behind a layer; behind the last norm. */
-void rvli_indexer_hand_on(rvli_training *t, uint32_t number);
-void rvli_indexer_end(rvli_training *t);
 
 /* ---- rotary.c ---- */
 
