@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """vLLM's sleep mode on Reveille: ``--enable-sleep-mode --sleep-mode-backend reveille``.
 
+A vLLM without backends to choose from, as 0.24, has Reveille by REVEILLE_AS_CUMEM=1.
+
 vLLM calls register() in each of its processes, by the entry point ``vllm.general_plugins``. That
 names the backend, which vLLM makes at the first sleep. Its memory is allocated long before, by the
 allocator in the slot CuMemAllocator.instance, and vLLM does not say there which backend was chosen.
@@ -11,6 +13,7 @@ asks, and puts Reveille's allocator or vLLM's own into its place.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import logging
 import os
@@ -30,7 +33,7 @@ from .errors import InvalidArgument, InvalidState, JobAborted, NotSupported
 LOGGER = logging.getLogger("reveille")
 NAME = "reveille"
 AS_CUMEM = "REVEILLE_AS_CUMEM"
-RAN_WITH = "0.33"  # what the tests have run
+RAN_WITH = ("0.24", "0.33")  # what has run on simulated GPUs, the newest last
 FACTORY = "vllm.device_allocator.sleep_mode_backend"
 
 
@@ -75,12 +78,17 @@ class Allocator:
 
         All of it on all ranks of the engine, or none and it raises why.
         """
-        from vllm.device_allocator import DEFERRABLE_TAGS
+        from vllm import device_allocator
 
         asked = None if tags is None else _tags(tags, self.default_tag)
+        deferrable = getattr(device_allocator, "DEFERRABLE_TAGS", None)  # before 0.33 any tag is
         with self._moving(), self._hooks_after():
             self._own.wake_up(
-                lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
+                lambda tag: (
+                    asked is None
+                    or tag in asked
+                    or (deferrable is not None and tag not in deferrable)
+                ),
                 f"wake_up({'' if asked is None else sorted(asked)})",
             )
 
@@ -213,17 +221,33 @@ def _suspendable() -> list[Any]:
         if not hasattr(each, "_suspended"):
             raise NotSupported(
                 f"Reveille {_own_version()} does not know how vLLM {_version()} suspends its "
-                f"communicators: install vllm=={RAN_WITH}.0, or leave --enable-nccl-comm-suspend out"
+                f"communicators: install vllm=={RAN_WITH[-1]}.0, or leave --enable-nccl-comm-suspend out"
             )
     return [each for each in found if each.comm.value in known]
 
 
 def _segments_that_stay() -> contextlib.AbstractContextManager[None]:
     """PyTorch keeps expandable segments out of pools: vLLM turns them off for a block."""
-    from vllm.device_allocator.alloc_conf import non_expandable_allocations
-
+    try:
+        from vllm.device_allocator.alloc_conf import non_expandable_allocations
+    except ImportError:  # a vLLM whose own allocator does it
+        return _non_expandable()
     block: contextlib.AbstractContextManager[None] = non_expandable_allocations()
     return block
+
+
+@contextlib.contextmanager
+def _non_expandable() -> Iterator[None]:
+    import torch
+
+    if "expandable_segments:True" not in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""):
+        yield
+        return
+    torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+    try:
+        yield
+    finally:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
 
 
 # ---- Which allocator it is ----
@@ -267,7 +291,7 @@ def _is_wanted(config: Any) -> bool:
             f"{AS_CUMEM}={os.environ[AS_CUMEM]!r} is not understood: set it to 1 for Reveille in "
             "the place of vLLM's allocator, or to 0"
         )
-    backend = "cumem" if config is None else config.model_config.sleep_mode_backend
+    backend = getattr(getattr(config, "model_config", None), "sleep_mode_backend", "cumem")
     return bool(backend == NAME or (everywhere and backend == "cumem"))
 
 
@@ -275,11 +299,11 @@ def _new_allocator(config: Any) -> Allocator:
     different = differences()
     if different:
         raise unknown_interface(different)
-    if not _version().startswith(RAN_WITH + "."):
+    if not _version().startswith(tuple(f"{each}." for each in RAN_WITH)):
         LOGGER.warning(
             "Reveille %s was run with vLLM %s; this is vLLM %s, which has the same interface",
             _own_version(),
-            RAN_WITH,
+            " and ".join(RAN_WITH),
             _version(),
         )
     model = None if config is None else config.model_config
@@ -336,33 +360,43 @@ def differences() -> list[str]:
     """What of the installed vLLM's interface is not as this module takes it to be."""
     try:
         from vllm import device_allocator
-        from vllm.device_allocator import alloc_conf, cumem, sleep_mode_backend
+        from vllm.device_allocator import cumem
+
+        needed = [(device_allocator, "MemAllocator"), (cumem, "CuMemAllocator")]
+        if _has_backends():
+            from vllm.device_allocator import alloc_conf, sleep_mode_backend
+
+            needed += [
+                (device_allocator, "DEFERRABLE_TAGS"),
+                (alloc_conf, "non_expandable_allocations"),
+                (sleep_mode_backend, "CuMemBackend"),
+                (sleep_mode_backend, "SleepModeBackend"),
+            ]
     except ImportError as error:
         return [str(error)]
     found = [
         f"{module.__name__}.{name} is missing"
-        for module, name in (
-            (device_allocator, "DEFERRABLE_TAGS"),
-            (device_allocator, "MemAllocator"),
-            (alloc_conf, "non_expandable_allocations"),
-            (cumem, "CuMemAllocator"),
-            (sleep_mode_backend, "CuMemBackend"),
-            (sleep_mode_backend, "SleepModeBackend"),
-        )
+        for module, name in needed
         if not hasattr(module, name)
     ]
     if found:
         return found
-    backend = sleep_mode_backend.SleepModeBackend
-    abstract = sorted(getattr(backend, "__abstractmethods__", ()))
-    if abstract != ["resume", "suspend"]:
-        found.append(f"a backend must have {', '.join(abstract)}")
+    if _has_backends():
+        backend = sleep_mode_backend.SleepModeBackend
+        abstract = sorted(getattr(backend, "__abstractmethods__", ()))
+        if abstract != ["resume", "suspend"]:
+            found.append(f"a backend must have {', '.join(abstract)}")
     for each in (device_allocator.MemAllocator, cumem.CuMemAllocator):
         found += _unanswered(each)
     for name in ("instance", "get_instance"):
         if not hasattr(cumem.CuMemAllocator, name):
             found.append(f"CuMemAllocator.{name} is missing")
     return found
+
+
+def _has_backends() -> bool:
+    """Whether this vLLM lets its user choose a backend of its sleep mode."""
+    return importlib.util.find_spec(FACTORY) is not None
 
 
 def _unanswered(interface: type) -> list[str]:
@@ -386,7 +420,7 @@ def unknown_interface(different: Sequence[str]) -> NotSupported:
     """Why this vLLM and this Reveille do not go together."""
     return NotSupported(
         f"Reveille {_own_version()} does not know the sleep mode of vLLM {_version()} "
-        f"({'; '.join(different)}): install vllm=={RAN_WITH}.0, or a Reveille that knows this "
+        f"({'; '.join(different)}): install vllm=={RAN_WITH[-1]}.0, or a Reveille that knows this "
         "vLLM, or leave --sleep-mode-backend at cumem"
     )
 
@@ -406,13 +440,13 @@ def register() -> None:
     backend of a vLLM with an unknown interface, the first allocation raises the reason.
     """
     try:
-        from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory
-    except ImportError as error:
-        LOGGER.warning("%s", unknown_interface([str(error)]))
-        return
-    with contextlib.suppress(ValueError):  # it is known already
-        SleepModeBackendFactory.register_backend(NAME, "reveille._vllm_backend", "ReveilleBackend")
-    try:
+        if _has_backends():
+            from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory
+
+            with contextlib.suppress(ValueError):  # it is known already
+                SleepModeBackendFactory.register_backend(
+                    NAME, "reveille._vllm_backend", "ReveilleBackend"
+                )
         from vllm.device_allocator.cumem import CuMemAllocator, cumem_available
     except ImportError as error:
         LOGGER.warning("%s", unknown_interface([str(error)]))

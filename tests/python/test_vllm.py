@@ -422,8 +422,8 @@ def test_another_version_with_the_same_interface_is_said(plugin):
     with vllm.Worker(vllm.config("reveille")).pool("weights"):
         weights = full(2, 1)
     assert said == [
-        f"Reveille {reveille.version()} was run with vLLM 0.33; this is vLLM 0.34.1, which has the "
-        "same interface"
+        f"Reveille {reveille.version()} was run with vLLM 0.24 and 0.33; this is vLLM 0.34.1, "
+        "which has the same interface"
     ]
     assert tags() == {"weights": (2, 0, 0)}
     """,
@@ -477,18 +477,62 @@ def test_an_unknown_interface_is_refused_with_both_versions(plugin, change, said
     )
 
 
-def test_a_vllm_without_backends_goes_on(run):  # noqa: F811
-    run("""
-    import logging, sys
-    sys.modules["vllm.device_allocator.sleep_mode_backend"] = None
-    said = []
-    logging.getLogger("reveille").warning = lambda text, *more: said.append(text % more)
-    from reveille.vllm import register
-    from vllm.device_allocator.cumem import CuMemAllocator
-    register()
-    assert CuMemAllocator.instance is None
-    assert len(said) == 1 and "does not know the sleep mode of vLLM 0.33.0" in said[0]
-    """)
+OLDER = """
+import sys
+for name in "alloc_conf", "sleep_mode_backend":  # as in 0.24: modules that came later
+    sys.modules["vllm.device_allocator." + name] = None
+import torch, vllm
+from vllm import device_allocator
+del device_allocator.DEFERRABLE_TAGS
+"""
+
+
+def test_an_older_vllm_keeps_its_own_allocator(run):  # noqa: F811
+    run(
+        OLDER
+        + BEGIN
+        + """
+said = []
+logging.getLogger("reveille").warning = lambda text, *more: said.append(text % more)
+with CuMemAllocator.get_instance().use_memory_pool("weights"):
+    pass
+own = CuMemAllocator.get_instance()
+assert type(own) is CuMemAllocator and own.calls == [("use_memory_pool", "weights")] and said == []
+"""
+    )
+
+
+def test_an_older_vllm_has_reveille_by_the_variable(run):  # noqa: F811
+    """Nothing names a backend there, and a wake by tags wakes these alone."""
+    run(
+        OLDER
+        + BEGIN
+        + """
+def settings(text):
+    torch.cuda.memory.settings["expandable_segments"] = text == "expandable_segments:True"
+torch.cuda.memory._set_allocator_settings = settings
+settings("expandable_segments:True")
+allocator = device_allocator.get_mem_allocator_instance()
+with allocator.use_memory_pool("weights"):
+    assert torch.cuda.memory.settings["expandable_segments"] is False
+    weights = full(4, 7)
+assert torch.cuda.memory.settings["expandable_segments"] is True
+with allocator.use_memory_pool("kv_cache"):
+    cache = full(8, 9)
+with allocator.use_memory_pool("other"):
+    other = full(2, 5)
+allocator.sleep(offload_tags=("weights",))
+assert used() == 0 and tags() == {"weights": (0, 4, 4), "kv_cache": (0, 8, 0), "other": (0, 2, 0)}
+allocator.wake_up(["weights"])
+assert tags() == {"weights": (4, 0, 0), "kv_cache": (0, 8, 0), "other": (0, 2, 0)}
+assert set(weights.tolist()) == {7}
+allocator.wake_up()
+assert used() == 14
+""",
+        REVEILLE_AS_CUMEM="1",
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+        STUB_VLLM_VERSION="0.24.0",
+    )
 
 
 def test_vllm_finds_the_plugin():
