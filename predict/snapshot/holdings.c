@@ -612,18 +612,41 @@ static uint64_t *reserved_by_instant(const finder *from)
     return bytes;
 }
 
+/* The instants that a window may have its peak at, from and to: where its marks are, else all. */
+typedef struct reach {
+    uint32_t first, last;
+    bool begins, ends; /* by a mark: times say nothing */
+} reach;
+
+static reach reach_of(const finder *from, const rvl_snapshot_window *window)
+{
+    reach within = {.last = from->recording->event_count};
+    uint32_t first = rvli_observed_mark(&from->observed, window->begin_us);
+    uint32_t last = rvli_observed_mark(&from->observed, window->end_us);
+    within.begins = first != UINT32_MAX;
+    within.ends = last != UINT32_MAX && (!within.begins || last >= first);
+    if (within.begins)
+        within.first = first;
+    if (within.ends)
+        within.last = last;
+    return within;
+}
+
 /*
  * The instant of a window's peak; UINT32_MAX: there is none. An instant lasts until the next entry.
+ * Clocks agree to some microseconds, and so the instants of marks come before times.
  */
 static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window,
                         const uint64_t *reserved, int64_t slack_us)
 {
     const rvli_recording *recording = from->recording;
+    const reach within = reach_of(from, window);
     uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i <= recording->event_count; i++) {
+    for (uint32_t i = within.first; i <= within.last; i++) {
         int64_t begin_us = i > 0 ? recording->events[i - 1].time_us : INT64_MIN;
         int64_t end_us = i < recording->event_count ? recording->events[i].time_us : INT64_MAX;
-        if (begin_us > window->end_us + slack_us || end_us < window->begin_us - slack_us ||
+        if ((!within.ends && begin_us > window->end_us + slack_us) ||
+            (!within.begins && end_us < window->begin_us - slack_us) ||
             reserved[i] > window->reserved_bytes || (i == 0 && end_us > window->end_us))
             continue;
         if (best == UINT32_MAX || reserved[i] > reserved[best] ||

@@ -86,7 +86,7 @@ static size_t count_addresses(rvli_snapshot_piece list)
 
 static rvl_status make_room(const rvli_recording *recording, rvli_observed *observed)
 {
-    size_t phases = 0, modules = 0, seen = 0;
+    size_t phases = 0, modules = 0, seen = 0, marks = 0;
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
         rvli_snapshot_piece rest;
         if (!is_ours(recording, i, &rest))
@@ -95,11 +95,14 @@ static rvl_status make_room(const rvli_recording *recording, rvli_observed *obse
         phases += is(word, "phase") ? 1 : 0;
         modules += is(word, "module") ? 1 : 0;
         seen += is(word, "seen") ? count_addresses(rest) : 0;
+        marks += is(word, "mark") ? 1 : 0;
     }
     observed->phases = calloc(phases + 1, sizeof *observed->phases);
     observed->modules = calloc(modules + 1, sizeof *observed->modules);
     observed->seen = calloc(seen + 1, sizeof *observed->seen);
-    return observed->phases != NULL && observed->modules != NULL && observed->seen != NULL
+    observed->marks = calloc(marks + 1, sizeof *observed->marks);
+    return observed->phases != NULL && observed->modules != NULL && observed->seen != NULL &&
+                   observed->marks != NULL
                ? RVL_OK
                : RVL_ERR_HOST_OOM;
 }
@@ -219,6 +222,24 @@ static void read_seen(rvli_observed *observed, rvli_snapshot_piece rest, uint32_
     }
 }
 
+/* Of what the ring has lost nobody knows where it began. */
+static void read_mark(rvli_observed *observed, rvli_snapshot_piece rest, uint32_t end)
+{
+    uint32_t number = number_of(next_word(&rest));
+    uint64_t us = next_address(&rest);
+    uint32_t instant = begin_of(observed, number, end);
+    if (number > 0 && us <= INT64_MAX && instant > 0)
+        observed->marks[observed->mark_count++] = (rvli_snapshot_mark){(int64_t)us, instant};
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const rvli_snapshot_mark *left = a, *right = b;
+    if (left->us != right->us)
+        return left->us < right->us ? -1 : 1;
+    return (left->instant > right->instant) - (left->instant < right->instant);
+}
+
 rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out)
 {
     rvli_observed observed = {0};
@@ -240,9 +261,15 @@ rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *ob
     qsort(observed.phases, observed.phase_count, sizeof *observed.phases, by_number);
     find_begins(recording, &observed);
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
-        if (is_ours(recording, i, &rest) && is(next_word(&rest), "seen"))
+        if (!is_ours(recording, i, &rest))
+            continue;
+        rvli_snapshot_piece word = next_word(&rest);
+        if (is(word, "seen"))
             read_seen(&observed, rest, recording->event_count);
+        else if (is(word, "mark"))
+            read_mark(&observed, rest, recording->event_count);
     }
+    qsort(observed.marks, observed.mark_count, sizeof *observed.marks, by_time);
     qsort(observed.seen, observed.seen_count, sizeof *observed.seen, by_address);
     *observed_out = observed;
     return RVL_OK;
@@ -253,7 +280,22 @@ void rvli_observed_clear(rvli_observed *observed)
     free(observed->phases);
     free(observed->seen);
     free(observed->modules);
+    free(observed->marks);
     *observed = (rvli_observed){0};
+}
+
+uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us)
+{
+    size_t low = 0, high = observed->mark_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (observed->marks[middle].us <= us)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && observed->marks[low - 1].us == us ? observed->marks[low - 1].instant
+                                                        : UINT32_MAX;
 }
 
 const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant)

@@ -10,6 +10,8 @@
  *   reveille:seen NUMBER TAG ADDRESS...           at the begin of that phase; addresses are
  *                                                 hexadecimal, with commas between them
  *   reveille:module FIRST LAST NAME FILE          the lines of a class of modules
+ *   reveille:mark NUMBER TIME                     a stage begins or ends where that phase begins;
+ * in hexadecimal microseconds of the mark's own clock
  *
  * A blank ends a word, and FILE is the rest. LINE, NAME and FILE are those of the program's line
  * that called backward or the step; 0, - and - where there is none. What is not so is passed over.
@@ -51,16 +53,26 @@ typedef struct rvli_module {
     uint32_t first, last;
 } rvli_module;
 
+/* Where a stage begins or ends. */
+typedef struct rvli_snapshot_mark {
+    int64_t us;
+    uint32_t instant;
+} rvli_snapshot_mark;
+
 typedef struct rvli_observed {
     rvli_phase *phases;       /* by number */
     rvli_snapshot_seen *seen; /* by address, then instant */
     rvli_module *modules;
-    size_t phase_count, seen_count, module_count;
+    rvli_snapshot_mark *marks; /* by time */
+    size_t phase_count, seen_count, module_count, mark_count;
 } rvli_observed;
 
 /* RVL_OK or RVL_ERR_HOST_OOM. After RVL_OK the caller clears it. */
 rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out);
 void rvli_observed_clear(rvli_observed *observed);
+
+/* The instant of the mark that was made at that time, the last of several; UINT32_MAX: none was. */
+uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us);
 
 /* The phase that an instant lies in; NULL: none is known. */
 const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant);

@@ -24,16 +24,33 @@ static uint64_t wall_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+static _Atomic(rvli_simulated_mark_fn) told;
+
+void rvli_simulated_on_mark(rvli_simulated_mark_fn fn)
+{
+    atomic_store(&told, fn);
+}
+
+static void tell(uint64_t us)
+{
+    rvli_simulated_mark_fn fn = atomic_load(&told);
+    if (fn != NULL)
+        fn(us);
+}
+
 static void enter(uint64_t id, const char *name)
 {
     rvli_wire_request request = {.kind = RVLI_WIRE_ENTER, .bytes = wall_us(), .id = id};
     snprintf(request.text, sizeof request.text, "%s", name);
     rvli_client_post(&request);
+    tell(request.bytes);
 }
 
 static void leave(uint64_t id)
 {
-    rvli_client_tell(RVLI_WIRE_LEAVE, wall_us(), id);
+    uint64_t us = wall_us();
+    rvli_client_tell(RVLI_WIRE_LEAVE, us, id);
+    tell(us);
 }
 
 /* ---- Programs in Python: simcuda/python/_reveille_stages.py and the package reveille ---- */
@@ -46,7 +63,10 @@ const char *rvli_simulated_name(void)
 int rvli_simulated_stage(const char *name)
 {
     rvli_wire_answer answer;
-    return rvli_client_ask(RVLI_WIRE_STAGE, 0, wall_us(), name, &answer);
+    uint64_t us = wall_us();
+    int status = rvli_client_ask(RVLI_WIRE_STAGE, 0, us, name, &answer);
+    tell(us);
+    return status;
 }
 
 uint64_t rvli_simulated_enter(const char *name)

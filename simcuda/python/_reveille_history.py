@@ -32,6 +32,9 @@ FOLDER = os.environ.get("REVEILLE_HISTORY", "")
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _name = ctypes.PyDLL(_DRIVER).rvli_simulated_name  # what traces call this process
 _name.restype, _name.argtypes = ctypes.c_char_p, ()
+_MARKED = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)
+_on_mark = ctypes.PyDLL(_DRIVER).rvli_simulated_on_mark  # whom marks of stages tell their time
+_on_mark.restype, _on_mark.argtypes = None, (ctypes.c_void_p,)
 ENTRIES = 1 << 16  # of the ring: some 60 MB with stacks of 30 frames
 FILES_MOST = 32  # a process; the last one is written again then
 CHECK_S = 0.1
@@ -136,6 +139,9 @@ class History:
         self.kinds: set = set()  # of modules
         self.phases: Any = collections.deque(maxlen=NOTES_MOST)  # number, kind, place
         self.seen: Any = collections.deque(maxlen=4096)  # number, tag, addresses
+        self.marks: Any = collections.deque(maxlen=NOTES_MOST)  # number, time
+        self.between = False  # no pass of backward and no step of an optimizer goes on
+        self.marked = _MARKED(self.mark)
         self.number, self.depth = 0, 0
         self.looking, self.writing = _Budget(0.02, 6), _Budget(SHARE, 2)
         self.files, self.counted, self.per_entry = 0, 0, 5e-6
@@ -147,8 +153,15 @@ class History:
 
     def phase(self, kind, place="0 - -"):
         self.number += 1
+        self.between = kind == "between"
         self.phases.append((self.number, kind, place))
         torch._C._cuda_setMemoryMetadata(f"rvl:{self.number}")
+
+    def mark(self, wall_us):
+        """A stage begins or ends. Times of PyTorch's history agree with ours to some microseconds only."""
+        if self.between and not self.stopped:
+            self.phase("between")
+            self.marks.append((self.number, wall_us))
 
     def see(self, tag, tensors):
         found: list[int] = []
@@ -182,6 +195,7 @@ class History:
         """seen_last: at the end of the file, behind all phases that it has."""
         made = [f"phase {number} {kind} {place}" for number, kind, place in self.phases]
         made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in (*self.seen, *seen_last)]
+        made += [f"mark {number} {us:x}" for number, us in self.marks]
         made += [f"module {first} {last} {name} {file}" for first, last, name, file in self.classes()]
         return [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in made]
 
@@ -271,6 +285,7 @@ class History:
             with open(self.path("end"), "wb"):
                 pass  # the last file goes to the end: nothing is behind it
         self.stopped = True
+        _on_mark(None)
 
     # ---- What goes on ----
 
@@ -386,6 +401,7 @@ def _start(history):
 
     torch.cuda.memory._record_memory_history = record_for_program
     history.phase("between")
+    _on_mark(ctypes.cast(history.marked, ctypes.c_void_p))
     import multiprocessing.util
 
     # It runs at the end of workers of multiprocessing, too, where atexit does not.

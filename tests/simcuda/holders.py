@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self):
         self.runtime = ctypes.CDLL(os.environ["RUNTIME"])
-        self.trace = []
+        self.trace, self.notes, self.late_us = [], [], 0
 
     def take(self, size):
         pointer = ctypes.c_void_p()
@@ -35,7 +35,7 @@ class Program:
 
     def entry(self, action, addr, size, frames=(), label=""):
         self.trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "frames": list(frames),
-                           "time_us": time.time_ns() // 1000, "user_metadata": label})
+                           "time_us": time.time_ns() // 1000 + self.late_us, "user_metadata": label})
         time.sleep(0.002)
 
     def segment(self, size):
@@ -47,14 +47,43 @@ class Program:
         name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # what traces call this process
         name.restype, name.argtypes = ctypes.c_char_p, ()
         path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{quote(name().decode(), safe='')}.{number}.pickle")
-        path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": [],
+        path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": self.notes,
                                                "allocator_settings": {}}, 4))
         if ended:
             path.with_name(path.name.replace(f".{number}.pickle", ".end")).touch()
 
 
+def inside_marked(program):
+    """A tensor goes just before a stage begins, and PyTorch's clock is late: marks tell on which side of it that was."""
+    driver = ctypes.PyDLL(os.environ["DRIVER"])
+    told = []
+    listener = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)(told.append)
+    driver.rvli_simulated_on_mark(ctypes.cast(listener, ctypes.c_void_p))
+    driver.rvli_simulated_enter.restype, driver.rvli_simulated_leave.argtypes = ctypes.c_uint64, (ctypes.c_uint64,)
+    first = program.segment(20 * MIB)
+    program.late_us = 1000
+    program.entry("alloc", first, 8 * MIB, [FRAME], "rvl:1")
+    program.entry("free_requested", first, 8 * MIB, label="rvl:1")
+    program.entry("free_completed", first, 8 * MIB, label="rvl:1")
+    time.sleep(0.002)
+    for entry in program.trace[-2:]:
+        entry["time_us"] = time.time_ns() // 1000 + program.late_us
+    stage = driver.rvli_simulated_enter(b"forward")
+    program.entry("alloc", first, 2 * MIB, [FRAME], "rvl:2")
+    driver.rvli_simulated_leave(stage)
+    program.entry("free_requested", first, 2 * MIB, label="rvl:3")
+    names = ["phase 1 between 0 - -", "phase 2 between 0 - -", "phase 3 between 0 - -"]
+    names += [f"mark {number} {us:x}" for number, us in zip((2, 3), told)]
+    program.notes = [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in names]
+    program.write()
+    driver.rvli_simulated_on_mark(None)
+
+
 def inside(how):
     program = Program()
+    if how == "marked":
+        inside_marked(program)
+        return
     if how == "off":
         assert "REVEILLE_HISTORY" not in os.environ
         program.take(2 * MIB)
@@ -109,6 +138,10 @@ def main(command):
     found, _ = holders(command, "killed")  # what it asked for behind its last file is not known
     assert found["not followed"] == 6 * MIB and "libraries" not in found, found
     assert holders(command, "broken") is None
+    shown = json.loads(run(command, "marked", "--json").stdout)["holders"]
+    (forward,) = (each for each in shown if each["stage"] == "forward")
+    parts = {each["tag"]: each["bytes"] for each in forward["at_peak"]}
+    assert (parts["other tensors"], parts["cached"]) == (2 * MIB, 18 * MIB), parts
     assert holders(command, "off", "--attribution=off") is None
     text = run(command, "plain").stdout
     assert "at the peak of run: " in text and "forward (model.py:7)" in text, text

@@ -5,8 +5,8 @@ Whether a program shows the same in every simulated run: twenty.py COMMAND [--ti
 
 COMMAND is `reveille`. Runs programs of `ten` so often, and compares what is printed, byte by byte. With --check `reveille
 check` runs them as often instead, against the baseline of a first run, and each time all must be well. What a card may do
-otherwise must be on stderr. The exit status is 1 if the table of stages or the verdict differs. What peaks are for may:
-clocks agree to some microseconds, and a free that near to a mark counts on either side. Not part of the suite: twenty runs of eight ranks take an hour on 2 cores.
+otherwise must be on stderr. The exit status is 1 if the table of stages or the verdict differs. What peaks are for may
+where a stage begins or ends in a pass of backward (docs/run.md). Not part of the suite: twenty runs of eight ranks take an hour on 2 cores.
 """
 import argparse
 import json
