@@ -138,6 +138,9 @@ static const char glm_moe_dsa[] = {
 static const char llama4[] = {
 #include "predict/llm/graph/llama4.inc"
     0};
+static const char phimoe[] = {
+#include "predict/llm/graph/phimoe.inc"
+    0};
 
 /* own: what stands behind the decoder's text. */
 static const struct {
@@ -215,6 +218,7 @@ static const struct {
     {"glm4_moe_lite", {latent, experts, sigmoid}},
     {"deepseek_v32", {latent, experts, sigmoid, indexer}},
     {"glm_moe_dsa", {latent, experts, sigmoid, indexer, glm_moe_dsa}},
+    {"phimoe", {experts, phimoe}},
     {"llama4", {complex_rotary, llama4}},
     {"llama4_text", {complex_rotary, llama4}},
     {"deepseek_v2", {latent, complex_rotary, experts, deepseek_v2}},
@@ -287,6 +291,11 @@ static bool caps_logits(const rvli_graph *g)
     return (g->t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
+static bool has_input_noise(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_JITTER) != 0;
+}
+
 static bool is_windowed(const rvli_graph *g)
 {
     return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_WINDOW);
@@ -312,6 +321,7 @@ static const struct {
     {"has_shared_experts", has_shared},
     {"compresses_q", compresses_q},
     {"is_windowed", is_windowed},
+    {"input_jitter_noise", has_input_noise},
 };
 
 bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g)

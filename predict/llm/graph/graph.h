@@ -223,6 +223,7 @@ extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
 extern const rvli_operator rvli_latent_operators[];      /* latent.c */
 extern const rvli_operator rvli_complex_operators[];     /* complex.c */
 extern const rvli_operator rvli_indexer_operators[];     /* indexer.c */
+extern const rvli_operator rvli_mixer_operators[];       /* mixer.c */
 extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
 /* Of the recurrence of the layer that runs. */

@@ -621,11 +621,11 @@ const rvli_operator *rvli_operator_find(const char *name, size_t length)
         if (is(operators[i].name, name, length))
             return &operators[i];
     }
-    const rvli_operator *others[] = {rvli_product_operators, rvli_activation_operators,
-                                     rvli_expert_operators,  rvli_convolution_operators,
-                                     rvli_latent_operators,  rvli_complex_operators,
-                                     rvli_indexer_operators, rvli_chunk_operators,
-                                     rvli_delta_operators,   rvli_model_operators};
+    const rvli_operator *others[] = {
+        rvli_product_operators,     rvli_activation_operators, rvli_expert_operators,
+        rvli_convolution_operators, rvli_latent_operators,     rvli_complex_operators,
+        rvli_indexer_operators,     rvli_mixer_operators,      rvli_chunk_operators,
+        rvli_delta_operators,       rvli_model_operators};
     for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
         for (size_t i = 0; others[t][i].name != NULL; i++) {
             if (is(others[t][i].name, name, length))

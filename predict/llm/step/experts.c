@@ -240,8 +240,6 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bo
     rvli_release(t, &e->logits);
     if (!kept)
         rvli_experts_drop(t, e);
-    if (rvli_is_sparse_mixer(t)) /* which gathers by those of each draw */
-        rvli_release(t, &e->indices);
     rvli_leave(t, &layer->mlp_input, kept && keeps_tokens(t));
     return output;
 }
@@ -427,7 +425,6 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_sum of_block = {0}, *routed = is_block(t) ? &of_block : &of_tokens;
     rvli_add(t, routed, &part, false);
     rvli_router_backward(t, unit, e, routed);
-    rvli_jitter_backward(t, layer, routed);
     if (is_block(t))
         rvli_add(t, &of_tokens, &of_block.block, false);
     if (first)

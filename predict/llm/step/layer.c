@@ -132,14 +132,9 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     return behind(t, given, &layer->behind_mlp, kept);
 }
 
-/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps, and what
- * a norm keeps that copies nothing. */
-static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
+/* Between attention and MLP. */
+static void done_with_middle(rvli_training *t, rvli_layer *layer)
 {
-    if (kept && rvli_norm_keeps_given(t)) {
-        layer->before_mlp.input = layer->middle;
-        layer->middle = NULL;
-    }
     rvli_release(t, &layer->middle);
     rvli_release(t, &layer->mixed[0]);
     rvli_release(t, &layer->mixed[1]);
@@ -151,18 +146,17 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     t->at = number;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    bool input_kept = recompute || rvli_norm_keeps_given(t);
     rvli_block given = run(t, number, !recompute, false);
     rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
     rvli_block product = multiplied(t, given);
     rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &product);
     rvli_release(t, &given);
-    done_with_middle(t, layer, !recompute);
+    done_with_middle(t, layer);
     rvli_beside_done(t, number, !recompute);
     output = rvli_per_layer_forward(t, number, output, !recompute);
     rvli_reshard_forward(t, &t->units[number]);
-    if (input_kept && t->hidden != t->streams.embedded)
+    if (recompute && t->hidden != t->streams.embedded)
         layer->input = t->hidden;
     else if (t->hidden != t->embedded)
         rvli_release(t, &t->hidden);
@@ -216,7 +210,7 @@ static void scaled_backward(rvli_training *t, uint32_t number)
         rvli_block given = run(t, number, true, false);
         rvli_block output = rvli_activation(t, hidden);
         rvli_release(t, &given);
-        done_with_middle(t, &t->layers[number], true);
+        done_with_middle(t, &t->layers[number]);
         rvli_beside_done(t, number, true);
         output = rvli_per_layer_forward(t, number, output, true);
         rvli_release(t, &output);
@@ -243,7 +237,7 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
         rvli_block nothing = run(t, number, true, true);
         rvli_release(t, &nothing);
-        done_with_middle(t, layer, true);
+        done_with_middle(t, layer);
     }
     if (!is_one_block(t)) {
         backward(t, number, of_given);

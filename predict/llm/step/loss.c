@@ -265,11 +265,7 @@ void rvli_loss_forward(rvli_training *t)
     rvli_offload_inputs(t, t->model->layers);
     t->last_hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->last_norm);
     rvli_offload_last_inputs(t);
-    if (rvli_norm_keeps_given(t))
-        t->last_norm.input = t->hidden;
-    else
-        rvli_release(t, &t->hidden);
-    t->hidden = NULL;
+    rvli_release(t, &t->hidden);
     rvli_streams_done(t);
     rvli_masks_returned(t);
     if (t->layers[0].input != t->embedded && t->streams.embedded != t->embedded)

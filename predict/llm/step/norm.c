@@ -28,8 +28,6 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
     uint64_t elements = rows * width;
-    if (rvli_is_layer_norm(t))
-        return rvli_layer_norm_forward(t, rows, width, kept);
     rvli_block input = rvli_activation(t, RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
@@ -227,8 +225,6 @@ rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t w
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
-    if (rvli_is_layer_norm(t))
-        return rvli_layer_norm_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
     rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);

@@ -4,8 +4,7 @@
  *
  * Most take the softmax of all logits in fp32, and then the best. DeepSeek's take sigmoids, and
  * choose by these and a bias, without experts of groups that were not chosen. Granite and gpt_oss
- * choose first, so nothing of the size of all logits stays. Phi's draw one after the other
- * (sparse_mixer.c).
+ * choose first, so nothing of the size of all logits stays.
  *
  * Routers in fp32 convert hidden states and their own weights, and both stay.
  */
@@ -13,7 +12,7 @@
 
 #define INDEX_BYTES UINT64_C(8)
 
-typedef enum router_kind { SOFTMAX, SIGMOID, CHOSEN_FIRST, MIXER } router_kind;
+typedef enum router_kind { SOFTMAX, SIGMOID, CHOSEN_FIRST } router_kind;
 
 static bool has(const rvli_training *t, uint64_t features)
 {
@@ -22,8 +21,6 @@ static bool has(const rvli_training *t, uint64_t features)
 
 static router_kind kind_of(const rvli_training *t)
 {
-    if (has(t, RVLI_SPARSE_MIXER))
-        return MIXER;
     if (has(t, RVLI_EXPERT_BIAS | RVLI_NUMBERS))
         return CHOSEN_FIRST;
     return has(t, RVLI_ROUTER_BIAS) ? SIGMOID : SOFTMAX;
@@ -144,16 +141,12 @@ void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept)
     static void (*const forward[])(rvli_training *,
                                    rvli_experts *) = {[SOFTMAX] = softmax_forward,
                                                       [SIGMOID] = sigmoid_forward,
-                                                      [CHOSEN_FIRST] = chosen_first_forward,
-                                                      [MIXER] = rvli_sparse_mixer_forward};
+                                                      [CHOSEN_FIRST] = chosen_first_forward};
     uint64_t matrix = (uint64_t)t->model->experts * t->model->dim[RVLI_DIM_HIDDEN];
     e->input = rvli_activation(t, is_wide(t) ? 2 * hidden_bytes(t) : 0);
     e->router = rvli_activation(t, is_wide(t) ? RVLI_FULL * matrix : 0);
-    rvli_jitter_forward(t, e, kept);
     e->logits = rvli_activation(t, logits_bytes(t));
     forward[kind_of(t)](t, e);
-    if (!kept)
-        rvli_sparse_mixer_drop(t, e);
     rvli_block *all[] = {&e->input, &e->router, &e->scores, &e->divided};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_leave(t, all[i], kept);
@@ -164,8 +157,6 @@ void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept)
 /* Answers the gradient of all logits. */
 static rvli_block logits_backward(rvli_training *t, rvli_experts *e)
 {
-    if (kind_of(t) == MIXER)
-        return rvli_sparse_mixer_backward(t, e);
     rvli_block of_scores = rvli_activation(t, RVLI_FULL * pairs(t));
     if (kind_of(t) != CHOSEN_FIRST) {
         rvli_block of_full = rvli_activation(t, RVLI_FULL * pairs(t));

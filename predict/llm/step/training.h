@@ -171,21 +171,11 @@ typedef struct rvli_streams {
     rvli_block of_values[2];
 } rvli_streams;
 
-/* What Phi's router keeps of each of its two draws. */
-typedef struct rvli_mixer {
-    rvli_block far; /* too far from the best: a byte for each token and expert */
-    rvli_block gates;
-    rvli_block index;
-    rvli_block multiplier;
-} rvli_mixer;
-
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
-    rvli_mixer rounds[2];
-    rvli_block noise[2]; /* that multiplied what the block got, and its router */
-    rvli_block input;    /* of a router in fp32 */
-    rvli_block router;   /* its weights in fp32 */
-    rvli_block logits;   /* until the experts are done */
+    rvli_block input;  /* of a router in fp32 */
+    rvli_block router; /* its weights in fp32 */
+    rvli_block logits; /* until the experts are done */
     rvli_block scores;
     rvli_block indices; /* of the chosen */
     rvli_block divided; /* their weights, by their sum */
@@ -580,21 +570,6 @@ void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
 rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
                                      rvli_norm *kept, rvli_block of_scaled);
 
-/* ---- layer_norm.c: the same of PyTorch. Their input is kept as it is ---- */
-
-bool rvli_is_layer_norm(const rvli_training *t);
-rvli_block rvli_layer_norm_forward(rvli_training *t, uint64_t rows, uint64_t width,
-                                   rvli_norm *kept);
-rvli_block rvli_layer_norm_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                    rvli_norm *kept, rvli_unit *unit, rvli_role role,
-                                    rvli_block gradient);
-
-/* Whether a norm keeps what it was given, and not a copy in fp32. */
-static inline bool rvli_norm_keeps_given(const rvli_training *t)
-{
-    return rvli_is_layer_norm(t);
-}
-
 /* ---- nf4.c ---- */
 
 /* A weight in bf16 for one product, and its scales in fp32. */
@@ -639,18 +614,6 @@ void rvli_masks_make(rvli_training *t);
 void rvli_masks_returned(rvli_training *t);
 void rvli_masks_layer_done(rvli_training *t, uint32_t number);
 void rvli_masks_done(rvli_training *t);
-
-/* ---- sparse_mixer.c: the router of Phi's experts ---- */
-
-bool rvli_is_sparse_mixer(const rvli_training *t);
-void rvli_jitter_forward(rvli_training *t, rvli_experts *e, bool kept);
-/* Makes e->weights and e->indices. */
-void rvli_sparse_mixer_forward(rvli_training *t, rvli_experts *e);
-void rvli_sparse_mixer_drop(rvli_training *t, rvli_experts *e);
-/* Answers the gradient of the logits. */
-rvli_block rvli_sparse_mixer_backward(rvli_training *t, rvli_experts *e);
-/* Takes the gradient of what experts and router got, and leaves that of what the block got. */
-void rvli_jitter_backward(rvli_training *t, rvli_layer *layer, rvli_sum *of_input);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
