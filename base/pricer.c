@@ -113,24 +113,34 @@ void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes)
         rvli_clock_wait_until(pricer->clock, made_ns);
 }
 
-void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
+/* Has host memory made until so many bytes will be there. */
+static void make_up_to(rvli_pricer *pricer, uint64_t bytes)
 {
-    rvl_cost cost = pricer->cost.host_alloc;
-    rvl_cost making = {.fs_per_byte = cost.fs_per_byte};
-    rvli_price_call(pricer, (rvl_cost){.call_ns = cost.call_ns}, 0);
-    pricer->host_bytes += bytes;
-    if (pricer->host_bytes <= pricer->host_made_bytes)
+    rvl_cost making = {.fs_per_byte = pricer->cost.host_alloc.fs_per_byte};
+    if (bytes <= pricer->host_made_bytes)
         return;
     uint64_t before = made_for(pricer, pricer->host_made_bytes);
-    uint64_t more = made_for(pricer, pricer->host_bytes) - before;
+    uint64_t more = made_for(pricer, bytes) - before;
     if (before == 0)
         making.call_ns += pricer->waits.host_first.call_ns;
     if (more > 0 && pricer->host_made_end_ns <= now_of(pricer))
         making.call_ns += pricer->waits.host_start.call_ns;
-    pricer->host_empty_bytes += pricer->host_bytes - pricer->host_made_bytes;
-    pricer->host_made_bytes = pricer->host_bytes;
+    pricer->host_empty_bytes += bytes - pricer->host_made_bytes;
+    pricer->host_made_bytes = bytes;
     if (more > 0)
         queue(pricer, &pricer->host_made_end_ns, rvli_cost_ns(making, more));
+}
+
+void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
+{
+    rvli_price_call(pricer, (rvl_cost){.call_ns = pricer->cost.host_alloc.call_ns}, 0);
+    pricer->host_bytes += bytes;
+    make_up_to(pricer, pricer->host_bytes);
+}
+
+void rvli_price_host_ahead(rvli_pricer *pricer, uint64_t bytes)
+{
+    make_up_to(pricer, bytes);
 }
 
 void rvli_price_host_free(rvli_pricer *pricer, uint64_t bytes)

@@ -67,6 +67,8 @@ void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes);
 
 /* Host memory for a backup. It is made beside what goes on, if there were never so many bytes. */
 void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes);
+/* The same, ahead of the buffers: no caller is held up. */
+void rvli_price_host_ahead(rvli_pricer *pricer, uint64_t bytes);
 void rvli_price_host_free(rvli_pricer *pricer, uint64_t bytes);
 
 /* When everything that was queued so far will have ended. */

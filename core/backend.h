@@ -42,6 +42,7 @@ typedef struct rvli_device_facts {
     bool host_accounted;        /* host buffers are numbers without bytes behind them */
     bool digests;               /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
     bool rdma;                  /* creates blocks of RVLI_BLOCK_RDMA; else create refuses them */
+    bool host_ahead;            /* makes host memory ahead if it is told what will be wanted */
     rvl_cost_model cost;        /* what calls and copies are expected to cost */
     rvl_cost_waits waits;       /* and what is waited for on top */
 } rvli_device_facts;
@@ -142,6 +143,9 @@ typedef struct rvli_host_facts {
  *   host_memory   What host_alloc has made, and how it is copied.
  *   host_trim     Gives idle host memory back to the system, as long as more than keep bytes are
  *                 made.
+ *   host_ahead    Backups of the device will want so many bytes in all: begins to make in the
+ *                 background what is not there. A wish: RVL_OK also where nothing is made.
+ *                 *coming_out: how many of the bytes are there, or are being made.
  * Group "share" (exportable blocks between processes):
  *   export_block  A file descriptor that names the block; the caller closes it.
  *   import_block  The block that a file descriptor names; released like any other.
@@ -171,7 +175,9 @@ typedef struct rvli_host_facts {
     X(prefetch, (void *self, uint64_t addr, int depth), (self, addr, depth))
 #define RVLI_BACKEND_HOST_MAP(X)                                                                   \
     X(host_memory, (void *self, rvli_host_facts *facts_out), (self, facts_out))                    \
-    X(host_trim, (void *self, uint64_t keep), (self, keep))
+    X(host_trim, (void *self, uint64_t keep), (self, keep))                                        \
+    X(host_ahead, (void *self, int device, uint64_t bytes, uint64_t *coming_out),                  \
+      (self, device, bytes, coming_out))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
     X(export_block, (void *self, int device, rvli_handle block, int *fd_out),                      \
       (self, device, block, fd_out))                                                               \

@@ -144,6 +144,8 @@ static inline uint32_t rvli_weight(const rvli_allocation *allocation)
 typedef struct rvli_host_count {
     _Atomic uint64_t bytes;
     _Atomic uint64_t most_bytes;
+    _Atomic uint64_t wanted_bytes; /* of all allocations that have their backups there */
+    _Atomic uint64_t asked_chunks; /* as the backend was last told ahead */
 } rvli_host_count;
 
 typedef struct rvli_device {

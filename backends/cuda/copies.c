@@ -91,6 +91,18 @@ rvl_status rvli_cuda_op_host_trim(void *self, uint64_t keep)
     return RVL_OK;
 }
 
+rvl_status rvli_cuda_op_host_ahead(void *self, int number, uint64_t bytes, uint64_t *coming_out)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status != RVL_OK)
+        return status;
+    rvli_pinned_want(&device->host_wanted_bytes, bytes);
+    *coming_out =
+        rvli_pinned_ahead(bytes, device->numa_node, ((rvli_cuda_instance *)self)->keep_bytes);
+    return RVL_OK;
+}
+
 /* ---- Copies ---- */
 
 /* One stretch of a copy. Its host memory is there. */

@@ -103,6 +103,7 @@ static rvl_status open_device(rvli_cuda_device *device, int ordinal)
 
 static void close_device(rvli_cuda_device *device)
 {
+    rvli_pinned_want(&device->host_wanted_bytes, 0);
     CUcontext popped;
     bool current = device->retained && rvli_cuda.cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
     if (current) {
@@ -131,7 +132,7 @@ static void cuda_close(void *self)
 
 static rvl_status check_options(const rvl_cuda_options *options)
 {
-    rvl_status status = rvli_flags_check(0, 0, options->reserved);
+    rvl_status status = rvli_flags_check(options->flags, RVL_CUDA_HOST_AHEAD, options->reserved);
     if (status != RVL_OK)
         return status;
     if (options->devices != NULL &&
@@ -201,6 +202,7 @@ static rvl_status cuda_open(const void *user_options, rvli_clock *clock, void **
     if (instance == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for CUDA devices");
     instance->keep_bytes = keep_bytes_of(&options);
+    instance->host_ahead = instance->keep_bytes > 0 && (options.flags & RVL_CUDA_HOST_AHEAD) != 0;
     status = open_devices(instance, &options, count);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();
@@ -242,6 +244,7 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
         .granularity_bytes = device->granularity_bytes,
         .digests = rvli_cuda_digests_available(device),
         .rdma = device->rdma,
+        .host_ahead = ((rvli_cuda_instance *)self)->host_ahead,
         .cost = like.cost,
         .waits = like.waits,
     };

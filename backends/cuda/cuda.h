@@ -44,9 +44,10 @@ typedef struct rvli_cuda_device {
     CUstream in;           /* copies to the device, and fills */
     rvli_staging out_ring; /* for copies from and to what could not be pinned */
     rvli_staging in_ring;
-    int numa_node;         /* RVLI_NUMA_ANY: not known */
-    pthread_mutex_t lock;  /* guards idle */
-    rvli_cuda_event *idle; /* events that can be used again */
+    int numa_node;              /* RVLI_NUMA_ANY: not known */
+    uint64_t host_wanted_bytes; /* by backups, as the core last said; the pool's lock guards it */
+    pthread_mutex_t lock;       /* guards idle */
+    rvli_cuda_event *idle;      /* events that can be used again */
     rvli_cuda_digests digests;
 } rvli_cuda_device;
 
@@ -54,6 +55,7 @@ typedef struct rvli_cuda_instance {
     int device_count;
     bool pool_held;
     uint64_t keep_bytes; /* of pinned host memory, after a backup is gone */
+    bool host_ahead;     /* it is made before backups ask for it */
     rvli_cuda_device devices[];
 } rvli_cuda_instance;
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Files that the calling process sees as its own cgroup, version 2. */
 #define CGROUP_MAX "/sys/fs/cgroup/memory.max"
@@ -48,4 +49,11 @@ uint64_t rvli_hostmem_available(void)
     if (!read_number("/proc/meminfo", "MemAvailable:", &kib))
         return left;
     return kib * 1024 < left ? kib * 1024 : left;
+}
+
+uint64_t rvli_hostmem_total(void)
+{
+    uint64_t limit = 0;
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return read_number(CGROUP_MAX, "", &limit) && limit < total ? limit : total;
 }

@@ -11,4 +11,7 @@
  */
 uint64_t rvli_hostmem_available(void);
 
+/* What there is in all: the machine's, or as much as the cgroup may have. */
+uint64_t rvli_hostmem_total(void);
+
 #endif

@@ -28,6 +28,7 @@
 #define PIECE_BYTES (CHUNK_BYTES / PIECES)
 
 #define WORKERS_MAX 12 /* more than that wait for each other */
+#define SPARE_PART 8   /* of the system's memory: no more than the rest is made ahead */
 #define ARENA_BYTES_MIN (UINT64_C(16) << 30)
 
 #ifndef MADV_POPULATE_WRITE
@@ -54,6 +55,7 @@ struct chunk {
     _Atomic int state;         /* chunk_state; changed with the lock held */
     _Atomic int pieces_left;   /* to bring in */
     _Atomic bool out_of_pages; /* a piece could not be had */
+    _Atomic bool ahead;        /* being made before a buffer asked for it: gives way to others */
     bool wanted;               /* allocated again while it was on its way back */
     int node_wanted;           /* where the last one to ask would have it */
     bool placed;               /* its pages prefer a node, the one behind this */
@@ -74,6 +76,9 @@ typedef struct pool {
     rvli_workers *workers; /* NULL until memory is first asked for */
     rvli_pinned_facts facts;
     uint64_t moving;               /* chunks that are being made or given back */
+    uint64_t making;               /* of them: being made */
+    uint64_t wanted_bytes;         /* by the backups of all devices, as they say ahead */
+    uint64_t spare_bytes;          /* of the system's memory; what is made ahead leaves them */
     uint64_t keep_bytes;           /* of the latest free: also for what was being made then */
     _Atomic uint64_t coming_bytes; /* that have still to be brought in */
 } pool;
@@ -126,12 +131,15 @@ static void trim(uint64_t keep_bytes);
 static void finish(chunk *c, chunk_state state)
 {
     pthread_mutex_lock(&lock);
+    bool ahead = atomic_exchange(&c->ahead, false);
     set_state(c, state);
     the.facts.pinned_bytes += state == CHUNK_PINNED ? CHUNK_BYTES : 0;
     the.facts.pageable_bytes += state == CHUNK_PAGEABLE ? CHUNK_BYTES : 0;
     the.facts.refusals += state == CHUNK_PAGEABLE;
     the.moving--;
-    if (state == CHUNK_RAW && c->wanted)
+    the.making -= state != CHUNK_RAW;
+    /* What gave way to others may be needed by now. */
+    if ((state == CHUNK_RAW && c->wanted) || (state == CHUNK_FAILED && c->used_bytes > 0 && ahead))
         begin_making(c);
     else if (state != CHUNK_RAW && c->used_bytes == 0)
         trim(the.keep_bytes); /* freed before it was there */
@@ -162,7 +170,8 @@ static void run_piece(rvli_job *job)
 {
     piece *p = (piece *)(void *)job;
     chunk *c = p->owner;
-    if (p == c->pieces && rvli_hostmem_available() < CHUNK_BYTES)
+    uint64_t spare = atomic_load(&c->ahead) ? the.spare_bytes : 0;
+    if (p == c->pieces && rvli_hostmem_available() < CHUNK_BYTES + spare)
         atomic_store(&c->out_of_pages, true);
     if (!atomic_load(&c->out_of_pages) &&
         !populate(chunk_base(c) + (uint64_t)(p - c->pieces) * PIECE_BYTES, PIECE_BYTES))
@@ -195,6 +204,7 @@ static void begin_making(chunk *c)
         the.chunk_end = number + 1;
     set_state(c, CHUNK_MAKING);
     the.moving++;
+    the.making++;
     atomic_fetch_add(&the.coming_bytes, CHUNK_BYTES);
     atomic_store(&c->out_of_pages, false);
     atomic_store(&c->pieces_left, PIECES);
@@ -231,7 +241,9 @@ static void begin_giving(chunk *c)
 
 static void begin_worker(void *user)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* others may capture meanwhile */
     rvli_cuda.cuCtxSetCurrent(user);
+    rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 static rvl_status start_workers(void)
@@ -282,6 +294,7 @@ static rvl_status build(CUdevice device)
         if (the.chunks == NULL)
             status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for the table of chunks");
     }
+    the.spare_bytes = rvli_hostmem_total() / SPARE_PART;
     if (status == RVL_OK)
         status = rvli_arena_init(&the.arena, (uintptr_t)the.base, the.size);
     return status;
@@ -413,19 +426,6 @@ static rvl_status take(uint64_t size, int node, char **host_out)
     return RVL_OK;
 }
 
-rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out)
-{
-    char *host = NULL;
-    if (size == 0 || size > INT64_MAX)
-        return rvli_error(RVL_ERR_INVALID, "a host buffer of 0 bytes, or of 2^63 and more");
-    pthread_mutex_lock(&lock);
-    rvl_status status = take(rounded(size), node, &host);
-    pthread_mutex_unlock(&lock);
-    if (status == RVL_OK)
-        *host_out = host;
-    return status;
-}
-
 /* Idle chunks go back, the highest first, until no more than keep_bytes are there. Lock held. */
 static void trim(uint64_t keep_bytes)
 {
@@ -440,13 +440,48 @@ static void trim(uint64_t keep_bytes)
     }
 }
 
+static void wait_until_settled(void)
+{
+    while (the.moving > 0)
+        pthread_cond_wait(&settled, &lock);
+}
+
 void rvli_pinned_trim(uint64_t keep_bytes)
 {
     pthread_mutex_lock(&lock);
+    wait_until_settled(); /* what is being made ahead may be idle in the end */
     trim(keep_bytes);
-    while (the.moving > 0)
-        pthread_cond_wait(&settled, &lock);
+    wait_until_settled();
     pthread_mutex_unlock(&lock);
+}
+
+/* Whether chunks that no buffer lies in hold memory that another could have. */
+static bool has_idle(void)
+{
+    for (uint64_t i = 0; i < the.chunk_end; i++)
+        if (the.chunks[i].used_bytes == 0 && (state_of(&the.chunks[i]) == CHUNK_PINNED ||
+                                              state_of(&the.chunks[i]) == CHUNK_PAGEABLE))
+            return true;
+    return false;
+}
+
+/* Idle memory that does not lie where this buffer would goes back before it is refused. */
+rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out)
+{
+    char *host = NULL;
+    if (size == 0 || size > INT64_MAX)
+        return rvli_error(RVL_ERR_INVALID, "a host buffer of 0 bytes, or of 2^63 and more");
+    pthread_mutex_lock(&lock);
+    rvl_status status = take(rounded(size), node, &host);
+    if (status == RVL_ERR_HOST_OOM && has_idle()) {
+        trim(0);
+        wait_until_settled();
+        status = take(rounded(size), node, &host);
+    }
+    pthread_mutex_unlock(&lock);
+    if (status == RVL_OK)
+        *host_out = host;
+    return status;
 }
 
 static bool is_ours(const char *at, uint64_t size)
@@ -478,6 +513,56 @@ rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes)
     }
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* ---- Ahead ---- */
+
+static uint64_t bytes_coming(void)
+{
+    return the.facts.pinned_bytes + the.facts.pageable_bytes + the.making * CHUNK_BYTES;
+}
+
+/* How many bytes may be there in all, with what others leave. Lock held. */
+static uint64_t bound_ahead(uint64_t keep_bytes)
+{
+    uint64_t taken = atomic_load(&the.coming_bytes) + the.spare_bytes;
+    uint64_t available = rvli_hostmem_available();
+    uint64_t room = available > taken ? available - taken : 0;
+    uint64_t bound = bytes_coming() + room;
+    bound = bound < the.wanted_bytes + CHUNK_BYTES - 1 ? bound : the.wanted_bytes + CHUNK_BYTES - 1;
+    return bound < keep_bytes ? bound : keep_bytes;
+}
+
+void rvli_pinned_want(uint64_t *own, uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    the.wanted_bytes += bytes - *own;
+    *own = bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+/* The lowest chunks, since buffers are handed out from there. */
+uint64_t rvli_pinned_ahead(uint64_t bytes, int node, uint64_t keep_bytes)
+{
+    pthread_mutex_lock(&lock);
+    if (rvli_hostmem_available() < the.spare_bytes / 2)
+        trim(0); /* others need it more */
+    uint64_t bound = bound_ahead(keep_bytes);
+    bool works = bytes_coming() + CHUNK_BYTES > bound || start_workers() == RVL_OK;
+    for (uint64_t i = 0; works && bytes_coming() + CHUNK_BYTES <= bound; i++) {
+        chunk *c = &the.chunks[i];
+        if (i >= the.size / CHUNK_BYTES)
+            break;
+        if (c->used_bytes > 0 || !must_be_made(c) || state_of(c) == CHUNK_GIVING)
+            continue;
+        the.keep_bytes = keep_bytes;
+        c->node_wanted = node;
+        atomic_store(&c->ahead, true);
+        begin_making(c);
+    }
+    uint64_t coming = bytes_coming();
+    pthread_mutex_unlock(&lock);
+    return coming < bytes ? coming : bytes;
 }
 
 /* ---- Waiting ---- */
@@ -523,7 +608,6 @@ rvli_pinned_facts rvli_pinned_get_facts(void)
 void rvli_pinned_settle(void)
 {
     pthread_mutex_lock(&lock);
-    while (the.moving > 0)
-        pthread_cond_wait(&settled, &lock);
+    wait_until_settled();
     pthread_mutex_unlock(&lock);
 }

@@ -51,6 +51,19 @@ void rvli_pinned_let_go(void);
  */
 rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out);
 
+/*
+ * What the backups of one more device will want, *own before. Making ahead is for the sum.
+ */
+void rvli_pinned_want(uint64_t *own, uint64_t bytes);
+
+/*
+ * Begins to make idle memory, until there is as much as is wanted. It stops at keep_bytes, and
+ * where less than an eighth of the system's memory would stay free. How many of bytes are there
+ * then, or are being made. A failure makes less, and is not an error: who asks for a buffer tries
+ * again.
+ */
+uint64_t rvli_pinned_ahead(uint64_t bytes, int node, uint64_t keep_bytes);
+
 /* Gives a whole allocation back, then idle chunks as long as more than keep_bytes are pinned. */
 rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
 

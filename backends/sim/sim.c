@@ -143,6 +143,7 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
         return status;
     device->backed = options->memory == RVL_SIM_BACKED;
     device->overcommit = (options->flags & RVL_SIM_OVERCOMMIT) != 0;
+    device->host_ahead = (options->flags & RVL_SIM_HOST_AHEAD) != 0;
     device->poison = (uint8_t)(options->poison ? options->poison : DEFAULT_POISON);
     device->pricer = (rvli_pricer){.cost = device->profile.cost,
                                    .waits = device->profile.waits,
@@ -162,7 +163,8 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
 
 static rvl_status check_options(const rvl_sim_options *options)
 {
-    rvl_status status = rvli_flags_check(options->flags, RVL_SIM_OVERCOMMIT, 0);
+    rvl_status status =
+        rvli_flags_check(options->flags, RVL_SIM_OVERCOMMIT | RVL_SIM_HOST_AHEAD, 0);
     if (status != RVL_OK)
         return status;
     if ((unsigned)options->memory > RVL_SIM_ACCOUNTED)
@@ -222,6 +224,7 @@ static rvl_status sim_device_facts(void *self, int device, rvli_device_facts *fa
         .host_accounted = !d->backed,
         .digests = d->backed,
         .rdma = (d->profile.flags & RVL_PROFILE_NO_RDMA) == 0,
+        .host_ahead = d->host_ahead,
         .cost = d->profile.cost,
         .waits = d->profile.waits,
     };
@@ -632,6 +635,17 @@ static rvl_status sim_host_trim(void *self, uint64_t keep)
 {
     (void)self, (void)keep;
     return RVL_OK;
+}
+
+/* Buffers may come to more than was said; the memory of the largest sum is kept. */
+static rvl_status sim_host_ahead(void *self, int device, uint64_t bytes, uint64_t *coming_out)
+{
+    rvli_sim_device *d = lock_device(self, device);
+    if (d == NULL)
+        return RVL_ERR_NO_DEVICE;
+    rvli_price_host_ahead(&d->pricer, bytes);
+    *coming_out = bytes;
+    return unlock_device(d, RVL_OK);
 }
 
 /* ---- The whole process off its devices, and back: as the driver's checkpoint ---- */

@@ -29,6 +29,7 @@ typedef struct rvli_sim_device {
     rvl_profile profile;
     bool backed;
     bool overcommit;
+    bool host_ahead;
     uint8_t poison;
     rvli_pricer pricer;
 

@@ -26,6 +26,23 @@ rvl_status rvli_host_buffer_make(rvl_context *context, int device, uint64_t size
     return RVL_OK;
 }
 
+/* Steps of a chunk: more allocations than that are told of together. */
+void rvli_host_buffer_ahead(rvl_context *context, int device)
+{
+    rvli_host_count *count = &context->devices[device].host;
+    if (!context->devices[device].facts.host_ahead)
+        return;
+    uint64_t wanted = atomic_load(&count->wanted_bytes), coming = 0;
+    uint64_t chunks = (wanted + RVL_HOST_CHUNK_BYTES - 1) / RVL_HOST_CHUNK_BYTES;
+    if (atomic_exchange(&count->asked_chunks, chunks) == chunks)
+        return;
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    if (context->ops.host_ahead(context->self, device, wanted, &coming) == RVL_OK)
+        raise_to(&count->most_bytes, coming);
+    rvli_error_put_back(&before);
+}
+
 rvl_status rvli_host_buffer_give_back(rvl_context *context, int device, void *host, uint64_t size)
 {
     rvl_status status = context->ops.host_free(context->self, device, host, size);

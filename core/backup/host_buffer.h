@@ -16,4 +16,11 @@ rvl_status rvli_host_buffer_make(rvl_context *context, int device, uint64_t size
 /* On failure the memory is lost to this process, and stays counted. */
 rvl_status rvli_host_buffer_give_back(rvl_context *context, int device, void *host, uint64_t size);
 
+/*
+ * Tells the backend what the backups of a device will want, once that has grown or shrunk by enough
+ * to matter. What is made ahead, the first pause need not wait for. Never fails: a pause makes what
+ * is missing. Not with the lock held.
+ */
+void rvli_host_buffer_ahead(rvl_context *context, int device);
+
 #endif

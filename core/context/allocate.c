@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/backup/backup.h"
+#include "core/backup/host_buffer.h"
 #include "core/fail.h"
 #include "core/listener.h"
 #include "core/memory/backing.h"
@@ -199,9 +200,11 @@ rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
     uint64_t carrier_bytes = rvli_coalesce_bytes(&draft);
     status = carrier_bytes > 0 ? alloc_among_others(context, &draft, carrier_bytes, addr_out)
                                : alloc_alone(context, &draft, addr_out);
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
+        rvli_host_buffer_ahead(context, draft.device);
         rvli_listener_tell_alloc(context, &draft, *addr_out);
-    else
+    } else {
         rvli_fail(context, "allocation", draft.tag, draft.device, draft.size);
+    }
     return status;
 }

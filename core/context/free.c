@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/backup/backup.h"
 #include "core/backup/disk_space.h"
+#include "core/backup/host_buffer.h"
 #include "core/context/allocate.h"
 #include "core/fail.h"
 #include "core/listener.h"
@@ -179,7 +180,9 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
         return status;
 
     status = rvli_free_allocation(context, allocation);
-    if (status != RVL_OK) {
+    if (status == RVL_OK) {
+        rvli_host_buffer_ahead(context, before.device);
+    } else {
         put_back(context, allocation); /* and now others may free it */
         if (before.kind != RVLI_KIND_IMPORT)
             rvli_listener_tell_alloc(context, &before, addr);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/memory/enter.h"
 
+#include <stdatomic.h>
+
 #include "base/error.h"
 #include "core/memory/blocks.h"
 
@@ -18,6 +20,13 @@ void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation)
     }
 }
 
+/* Whether a pause puts its content into host memory of this process, and not into a store. */
+static bool wants_host(const rvl_context *context, const rvli_allocation *allocation)
+{
+    return allocation->policy == RVL_BACKUP_HOST &&
+           (context->store == NULL || context->devices[allocation->device].facts.host_accounted);
+}
+
 rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_status status = rvli_index_insert(&context->by_addr, allocation);
@@ -31,6 +40,8 @@ rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation)
     if (allocation->kind != RVLI_KIND_IMPORT)
         ledger->alloc_calls++;
     allocation->tag->holders[allocation->device]->allocation_count++;
+    if (wants_host(context, allocation))
+        atomic_fetch_add(&context->devices[allocation->device].host.wanted_bytes, allocation->size);
     return RVL_OK;
 }
 
@@ -42,4 +53,6 @@ void rvli_forget_address(rvl_context *context, rvli_allocation *allocation)
     if (allocation->kind != RVLI_KIND_IMPORT)
         ledger->free_calls++;
     allocation->tag->holders[allocation->device]->allocation_count--;
+    if (wants_host(context, allocation))
+        atomic_fetch_sub(&context->devices[allocation->device].host.wanted_bytes, allocation->size);
 }

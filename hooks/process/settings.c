@@ -189,6 +189,7 @@ static void read_environment(void)
     process.store_path = read_path("REVEILLE_STORE");
     process.store_overflow = read_second_of("REVEILLE_STORE_FULL", "refuse", "disk");
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
+    process.host_ahead = process.keep_host && read_bool("RVL_HOST_AHEAD");
     process.control = read_bool("REVEILLE_CONTROL");
     if (process.thread.host_backup && process.thread.disk_backup)
         refuse("TMS_INIT_ENABLE_DISK_BACKUP", getenv("TMS_INIT_ENABLE_DISK_BACKUP"),

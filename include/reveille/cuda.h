@@ -24,6 +24,16 @@ typedef enum rvl_host_keep {
     RVL_HOST_KEEP_NONE     /* everything goes back, behind the caller's back */
 } rvl_host_keep;
 
+/*
+ * Flags of rvl_cuda_options.
+ *
+ * With RVL_CUDA_HOST_AHEAD, host memory for backups is made in the background as allocations with
+ * RVL_BACKUP_HOST come to be, so that the first pause need not wait for it. It is no more than
+ * host_keep keeps, and an eighth of the host's memory, or of the cgroup's limit, stays free. What
+ * cannot be made ahead is made by the pause. rvl_host_trim() gives back what no backup uses.
+ */
+#define RVL_CUDA_HOST_AHEAD 1u
+
 typedef struct rvl_cuda_options {
     size_t struct_size;
     const int *devices; /* CUDA ordinals; NULL: all that the driver shows */
@@ -31,6 +41,7 @@ typedef struct rvl_cuda_options {
     rvl_host_keep host_keep;
     uint32_t reserved;        /* 0 */
     uint64_t host_keep_bytes; /* with RVL_HOST_KEEP_BYTES */
+    uint64_t flags;           /* RVL_CUDA_* */
 } rvl_cuda_options;
 
 /*

@@ -159,6 +159,8 @@ typedef enum rvl_sim_memory {
     1u /* go on past capacity, and remember the first request that would have                      \
           failed (rvl_device_stats.oom) */
 
+#define RVL_SIM_HOST_AHEAD 2u /* as RVL_CUDA_HOST_AHEAD does on real devices */
+
 typedef struct rvl_sim_options {
     size_t struct_size;
     uint64_t flags;                    /* RVL_SIM_* */

@@ -66,6 +66,8 @@ CONTROL_SLEEP = 1
 CONTROL_WHY_BYTES = 256
 WAKE_UP_PAUSED = 1
 SIM_OVERCOMMIT = 1
+SIM_HOST_AHEAD = 2
+CUDA_HOST_AHEAD = 1
 REPLAY_PARTIAL = 1
 REPLAY_HEADROOM_BYTES = 4
 REPLAY_HEADROOM_PERCENT = 8
@@ -189,6 +191,7 @@ class CudaOptions(Sized):
         ("host_keep", c_int),
         ("reserved", c_uint32),
         ("host_keep_bytes", c_uint64),
+        ("flags", c_uint64),
     ]
 
 

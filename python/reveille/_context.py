@@ -99,6 +99,7 @@ class Context(Unique):
         overcommit: bool = False,
         poison: int = 0,
         host_keep: str | int = "all",
+        host_ahead: bool = False,
         process_name: str | None = None,
         keep_bytes: Size = 0,
         verify: bool = True,
@@ -119,6 +120,7 @@ class Context(Unique):
             overcommit: sim: go on past the capacity, and say so in stats()
             poison: sim: the byte that fresh memory is filled with
             host_keep: cuda: pinned memory that outlives its use: "all", "none" or bytes
+            host_ahead: cuda: make host memory for backups before the first pause, in the background
             process_name: name of this process in statistics and traces; None: "self"
             keep_bytes: released blocks kept for the next request of the same size
             verify: compare restored content with digests of what was backed up
@@ -135,7 +137,7 @@ class Context(Unique):
         if backend == "sim":
             own: Any = sim_options(devices, memory, overcommit, poison)
         elif backend == "cuda":
-            own = cuda_options(devices, host_keep)
+            own = cuda_options(devices, host_keep, host_ahead)
         else:
             own = None
         own_pointer = None if own is None else ctypes.cast(ctypes.byref(own), ctypes.c_void_p)

@@ -133,7 +133,7 @@ def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) ->
     )
 
 
-def cuda_options(devices: Devices, host_keep: str | int) -> _c.CudaOptions:
+def cuda_options(devices: Devices, host_keep: str | int, host_ahead: bool) -> _c.CudaOptions:
     """Options of real devices: CUDA ordinals, and how much pinned memory is kept."""
     ordinals = []
     for device in _as_list(devices):
@@ -148,4 +148,5 @@ def cuda_options(devices: Devices, host_keep: str | int) -> _c.CudaOptions:
         device_count=len(ordinals),
         host_keep=choice("bytes" if limited else str(host_keep), _c.HOST_KEEPS, "host_keep"),
         host_keep_bytes=whole_bytes(host_keep) if not isinstance(host_keep, str) else 0,
+        flags=_c.flags((host_ahead, _c.CUDA_HOST_AHEAD)),
     )

@@ -702,6 +702,50 @@ static void forecasts_come_true(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* ---- Host memory ahead ---- */
+
+static uint64_t host_made(rvl_context *context)
+{
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    return memory.pinned_bytes;
+}
+
+/* In steps of a chunk, for backups in host memory alone; the forecast knows of it. */
+static void host_memory_is_wanted_ahead(void **state)
+{
+    (void)state;
+    rvl_sim_options sim = {
+        .struct_size = sizeof sim, .memory = RVL_SIM_ACCOUNTED, .flags = RVL_SIM_HOST_AHEAD};
+    rvl_context_options options = {.struct_size = sizeof options, .backend_options = &sim};
+    rvl_context *ahead = NULL, *late = NULL;
+    assert_int_equal(rvl_context_open("sim", &options, &ahead), RVL_OK);
+    sim.flags = 0;
+    assert_int_equal(rvl_context_open("sim", &options, &late), RVL_OK);
+    rvl_forecast soon = {.struct_size = sizeof soon}, later = {.struct_size = sizeof later};
+
+    support_alloc(ahead, "cache", 0, 64 * RVL_HOST_CHUNK_BYTES, RVL_BACKUP_NONE);
+    assert_int_equal(host_made(ahead), 0);
+    rvl_addr addr = support_alloc(ahead, "weights", 0, 64 * RVL_HOST_CHUNK_BYTES, RVL_BACKUP_HOST);
+    support_alloc(late, "weights", 0, 64 * RVL_HOST_CHUNK_BYTES, RVL_BACKUP_HOST);
+    assert_int_equal(host_made(ahead), 64 * RVL_HOST_CHUNK_BYTES);
+    assert_int_equal(host_made(late), 0);
+    rvl_tag tag = support_tag(ahead, "weights");
+    assert_int_equal(rvl_pause_forecast(ahead, &tag, 1, NULL, &soon), RVL_OK);
+    rvl_tag tag_late = support_tag(late, "weights");
+    assert_int_equal(rvl_pause_forecast(late, &tag_late, 1, NULL, &later), RVL_OK);
+    assert_true(soon.time_ns < later.time_ns);
+
+    support_alloc(ahead, "weights", 0, GRANULE, RVL_BACKUP_HOST);
+    assert_int_equal(host_made(ahead), 64 * RVL_HOST_CHUNK_BYTES + GRANULE);
+    support_alloc(ahead, "weights", 0, GRANULE, RVL_BACKUP_HOST); /* in the same chunk */
+    assert_int_equal(host_made(ahead), 64 * RVL_HOST_CHUNK_BYTES + GRANULE);
+    assert_int_equal(rvl_free(ahead, addr), RVL_OK); /* what is made is kept */
+    assert_int_equal(host_made(ahead), 64 * RVL_HOST_CHUNK_BYTES + GRANULE);
+    assert_int_equal(rvl_context_close(late, NULL), RVL_OK);
+    assert_int_equal(rvl_context_close(ahead, NULL), RVL_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -726,6 +770,7 @@ int main(void)
         cmocka_unit_test(kept_blocks_never_exceed_their_budget),
         cmocka_unit_test(blocks_of_a_tag_can_be_small),
         cmocka_unit_test(forecasts_come_true),
+        cmocka_unit_test(host_memory_is_wanted_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

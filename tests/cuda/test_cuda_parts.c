@@ -1086,6 +1086,113 @@ static void a_new_pool_waits_for_the_end_of_the_old(void **state)
     assert_int_equal(fake_stats_get().live.context_references, 1);
 }
 
+/* ---- Ahead ---- */
+
+static uint64_t ahead(uint64_t *own, uint64_t bytes, uint64_t keep_bytes)
+{
+    rvli_pinned_want(own, bytes);
+    uint64_t coming = rvli_pinned_ahead(bytes, RVLI_NUMA_ANY, keep_bytes);
+    return coming;
+}
+
+static void memory_is_made_ahead_and_used(void **state)
+{
+    (void)state;
+    uint64_t own = 0, other = 0;
+    assert_int_equal(ahead(&own, CHUNK + 1, RVLI_PINNED_KEEP_ALL), CHUNK + 1);
+    rvli_pinned_settle();
+    check_facts(0, 2 * CHUNK, 0);
+    assert_int_equal(ahead(&other, CHUNK, RVLI_PINNED_KEEP_ALL), CHUNK); /* the sum counts */
+    rvli_pinned_settle();
+    check_facts(0, 3 * CHUNK, 0);
+    char *host = alloc_well(3 * CHUNK);
+    assert_int_equal(wait_all(host, 3 * CHUNK), RVL_OK);
+    check_facts(3 * CHUNK, 3 * CHUNK, 0);
+    check_writable(host, 3 * CHUNK, 11);
+    free_well(host, 3 * CHUNK, RVLI_PINNED_KEEP_ALL);
+    assert_int_equal(ahead(&own, 0, RVLI_PINNED_KEEP_ALL), 0);
+    check_facts(0, 3 * CHUNK, 0);
+    rvli_pinned_trim(0);
+    check_facts(0, 0, 0);
+}
+
+static void no_more_is_made_ahead_than_is_kept(void **state)
+{
+    (void)state;
+    uint64_t own = 0;
+    assert_int_equal(ahead(&own, 3 * CHUNK, 2 * CHUNK - 1), CHUNK);
+    rvli_pinned_settle();
+    check_facts(0, CHUNK, 0);
+    assert_int_equal(ahead(&own, 3 * CHUNK, 0), CHUNK); /* it is there, and no more comes */
+    rvli_pinned_settle();
+    check_facts(0, CHUNK, 0);
+}
+
+/* An eighth of the host's memory stays free, and goes back if others need it. */
+static void others_keep_their_part(void **state)
+{
+    (void)state;
+    uint64_t own = 0, spare = rvli_hostmem_total() / 8;
+    char info[64], less[64];
+    snprintf(info, sizeof info, "MemAvailable: %llu kB\n",
+             (unsigned long long)((spare + 2 * CHUNK) / 1024 + 1));
+    snprintf(less, sizeof less, "MemAvailable: %llu kB\n", (unsigned long long)(spare / 4096));
+    cgroup_max = cgroup_current = cgroup_stat = NULL;
+    meminfo = info;
+    files_are_ours = true;
+    assert_int_equal(ahead(&own, 4 * CHUNK, RVLI_PINNED_KEEP_ALL), 2 * CHUNK);
+    rvli_pinned_settle();
+    check_facts(0, 2 * CHUNK, 0);
+    meminfo = less;
+    assert_int_equal(ahead(&own, 5 * CHUNK, RVLI_PINNED_KEEP_ALL), 0);
+    rvli_pinned_settle();
+    check_facts(0, 0, 0);
+}
+
+/* What is made ahead gives way; a buffer that has come to lie there meanwhile does not. */
+static void a_buffer_does_not_give_way(void **state)
+{
+    (void)state;
+    uint64_t own = 0;
+    char plenty[64], little[64];
+    snprintf(plenty, sizeof plenty, "MemAvailable: %llu kB\n",
+             (unsigned long long)((rvli_hostmem_total() + 8 * CHUNK) / 1024));
+    snprintf(little, sizeof little, "MemAvailable: %llu kB\n", 2 * CHUNK / 1024 + 0ULL);
+    cgroup_max = cgroup_current = cgroup_stat = NULL;
+    meminfo = plenty;
+    files_are_ours = true;
+    gate_set(&making_gate, true);
+    alloc_well(2 * CHUNK); /* keeps all workers busy */
+    gate_await(&making_gate, 1);
+    assert_int_equal(ahead(&own, 3 * CHUNK, RVLI_PINNED_KEEP_ALL), 3 * CHUNK);
+    char *host = alloc_well(CHUNK);
+    meminfo = little;
+    gate_set(&making_gate, false);
+    assert_int_equal(wait_all(host, CHUNK), RVL_OK);
+    check_writable(host, CHUNK, 13);
+}
+
+static void what_cannot_be_made_ahead_is_made_later(void **state)
+{
+    (void)state;
+    uint64_t own = 0;
+    threads_refused_from = 1;
+    assert_int_equal(ahead(&own, CHUNK, RVLI_PINNED_KEEP_ALL), 0);
+    threads_refused_from = 0;
+    refuse_pages(ENOMEM, 3);
+    ahead(&own, 2 * CHUNK, RVLI_PINNED_KEEP_ALL);
+    rvli_pinned_settle();
+    check_facts(0, 0, 0);
+    refuse_pages(0, 0);
+    assert_true(fake_fail("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED, false));
+    assert_int_equal(ahead(&own, 2 * CHUNK, RVLI_PINNED_KEEP_ALL), 2 * CHUNK);
+    rvli_pinned_settle();
+    check_facts(0, CHUNK, CHUNK);
+    char *host = alloc_well(2 * CHUNK);
+    assert_int_equal(wait_all(host, 2 * CHUNK), RVL_OK);
+    check_writable(host, 2 * CHUNK, 12);
+}
+
 #define POOL_TEST(test) cmocka_unit_test_setup_teardown(test, hold_pool, let_pool_go)
 #define REGISTERING_TEST(test)                                                                     \
     cmocka_unit_test_setup_teardown(test, watch_registering, leave_registering)
@@ -1124,6 +1231,11 @@ int main(void)
         POOL_TEST(what_is_not_ours_is_not_freed),
         POOL_TEST(memory_of_others_is_there),
         POOL_TEST(a_new_pool_waits_for_the_end_of_the_old),
+        POOL_TEST(memory_is_made_ahead_and_used),
+        POOL_TEST(no_more_is_made_ahead_than_is_kept),
+        POOL_TEST(others_keep_their_part),
+        POOL_TEST(a_buffer_does_not_give_way),
+        POOL_TEST(what_cannot_be_made_ahead_is_made_later),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     if (!gpu_is_there())
