@@ -15,7 +15,8 @@ int rvli_simulated_stage(const char *name);
 uint64_t rvli_simulated_enter(const char *name);
 void rvli_simulated_leave(uint64_t id);
 
-/* Whom each mark tells its time, in the thread that has made it: PyTorch's history. NULL: nobody.
+/* Takes the time of each mark, in the thread that has made it: PyTorch's history does. NULL:
+ * nothing.
  */
 typedef void (*rvli_simulated_mark_fn)(uint64_t wall_us);
 void rvli_simulated_on_mark(rvli_simulated_mark_fn fn);
