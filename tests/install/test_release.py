@@ -4,6 +4,8 @@
 
     test_release.py SOURCE_DIR             in a copy of the repository
     test_release.py SOURCE_DIR --build     and builds the archive as conda's, Spack's and vcpkg's recipes do: minutes
+
+RVL_VCPKG=FOLDER    a checkout of vcpkg: with --build, its own scripts build the port
 """
 import ast
 import hashlib
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 BUILD = "--build" in sys.argv
@@ -77,6 +81,27 @@ class Release(unittest.TestCase):
         self.assertIn(self.archive.name, " ".join(lines))
         self.assertIn("not signed: no --key", self.said)
 
+    @unittest.skipUnless(shutil.which("gpg"), "no gpg")
+    def test_a_key_signs_the_sums(self):
+        """With a key that is made here. Its agent ends with its folder."""
+        ring = tempfile.mkdtemp(prefix="gpg-")
+        self.addCleanup(shutil.rmtree, ring)
+        self.addCleanup(subprocess.run, ["gpgconf", "--homedir", ring, "--kill", "all"], check=False, capture_output=True)
+        with unittest.mock.patch.dict(os.environ, {"GNUPGHOME": ring}):
+            self.assertIn('no secret key "them@example.org"',
+                          self.release("--dry-run", "--home", HOME, "--key", "them@example.org", status=1))  # fmt: skip
+            subprocess.run(["gpg", "--batch", "--quiet", "--passphrase", "", "--quick-gen-key", "them@example.org"], check=True,
+                           capture_output=True)  # fmt: skip
+            said = self.release("--dry-run", "--home", HOME, "--key", "them@example.org")
+            self.assertIn("SHA256SUMS.asc", said)
+            self.assertNotIn("not signed", said)
+            sums, signature = self.out / "SHA256SUMS", self.out / "SHA256SUMS.asc"
+            verify = ["gpg", "--batch", "--verify", signature, sums]
+            self.assertEqual(subprocess.run(verify, check=False, capture_output=True).returncode, 0)
+            sums.write_text(sums.read_text().replace("0", "1", 1))
+            self.assertEqual(subprocess.run(verify, check=False, capture_output=True).returncode, 1)
+            self.release()  # as the other tests expect it
+
     def test_the_list_names_the_archive(self):
         listed = json.loads((self.out / f"reveille-{self.version}.spdx.json").read_text())
         self.assertEqual(listed["spdxVersion"], "SPDX-2.3")
@@ -111,19 +136,38 @@ class Release(unittest.TestCase):
 
     @unittest.skipUnless(BUILD, "without --build")
     def test_the_archive_builds_by_the_recipes(self):
-        """The commands of the recipes, with this machine's libraries; conda-build, spack and vcpkg themselves are not here."""
+        """The commands of the recipes, with this machine's libraries. conda-build and spack themselves are not here."""
         with tarfile.open(self.archive) as archive:
             archive.extractall(self.folder / "unpacked", filter="data")
         source = self.folder / "unpacked" / f"reveille-{self.version}"
         prefix = self.folder / "conda"
         subprocess.run(["bash", self.out / "recipes/conda/build.sh"], cwd=source, env={**os.environ, "PREFIX": str(prefix)}, check=True)
         self.check_installed(prefix)
+        if "RVL_VCPKG" in os.environ:
+            subprocess.run([SOURCE / "tests/install/vcpkg_port.sh", os.environ["RVL_VCPKG"], self.out, SOURCE], check=True)
+        # Spack's without CUDA and vcpkg's: one build.
         options = re.findall(r"-DRVL_\w+=\w+", (self.out / "recipes/vcpkg/portfile.cmake").read_text())
-        self.assertEqual(len(options), 3)
-        prefix = self.folder / "vcpkg"
-        subprocess.run(["cmake", "-S", source, "-B", self.folder / "b", "-G", "Ninja", *options, f"-DCMAKE_INSTALL_PREFIX={prefix}"], check=True)
+        self.assertEqual(self.spack_options("~cuda"), options)
+        prefix = self.folder / "spack"
+        said = subprocess.run(["cmake", "-S", source, "-B", self.folder / "b", "-G", "Ninja", *self.spack_options("~cuda"),
+                               f"-DCMAKE_INSTALL_PREFIX={prefix}"], check=True, capture_output=True, text=True)  # fmt: skip
+        self.assertNotIn("not used by the project", said.stderr)
         subprocess.run(["cmake", "--build", self.folder / "b", "--target", "install"], check=True)
         self.check_installed(prefix)
+
+    def spack_options(self, spec):
+        """What Spack's recipe gives to CMake: the class runs, with a stand-in for what it takes from Spack."""
+        spack = types.ModuleType("spack.package")
+        for name in ("license", "version", "variant", "depends_on"):
+            setattr(spack, name, lambda *_args, **_options: None)
+        spack.CMakePackage = type("CMakePackage", (), {"spec": types.SimpleNamespace(satisfies=spec.__eq__)})
+        recipe = {}
+        with unittest.mock.patch.dict(sys.modules, {"spack": types.ModuleType("spack"), "spack.package": spack}):
+            exec((self.out / "recipes/spack/package.py").read_text(), recipe)  # noqa: S102
+        return recipe["Reveille"]().cmake_args()
+
+    def test_spack_builds_with_cuda_or_without(self):
+        self.assertEqual(set(self.spack_options("~cuda")) ^ set(self.spack_options("+cuda")), {"-DRVL_CUDA=OFF", "-DRVL_CUDA=ON"})
 
     def check_installed(self, prefix):
         said = subprocess.run([prefix / "bin/reveille", "--version"], capture_output=True, text=True, check=True).stdout
