@@ -4,13 +4,6 @@
 
 #include "simcuda/runtime/runtime.h"
 
-#define PASSED(name, driver, declared, passed)                                                     \
-    cudaError_t name declared                                                                      \
-    {                                                                                              \
-        CUresult ready = rvli_runtime_ready();                                                     \
-        return rvli_driven(ready == CUDA_SUCCESS ? driver passed : ready);                         \
-    }
-
 /* ---- Managed memory ---- */
 
 /* Nothing is well, and gives NULL. */
@@ -32,16 +25,17 @@ static CUmemLocation driver_place(struct cudaMemLocation place)
     return (CUmemLocation){.type = (CUmemLocationType)place.type, .id = place.id};
 }
 
-PASSED(cudaMemPrefetchAsync, cuMemPrefetchAsync,
-       (const void *addr, size_t bytes, struct cudaMemLocation place, unsigned int flags,
-        cudaStream_t stream),
-       ((CUdeviceptr)addr, bytes, driver_place(place), flags, stream))
-PASSED(cudaMemAdvise, cuMemAdvise,
-       (const void *addr, size_t bytes, enum cudaMemoryAdvise advice, struct cudaMemLocation place),
-       ((CUdeviceptr)addr, bytes, (CUmem_advise)advice, driver_place(place)))
-PASSED(cudaStreamAttachMemAsync, cuStreamAttachMemAsync,
-       (cudaStream_t stream, void *addr, size_t bytes, unsigned int flags),
-       (stream, (CUdeviceptr)addr, bytes, flags))
+RVLI_PASSED(cudaMemPrefetchAsync, cuMemPrefetchAsync,
+            (const void *addr, size_t bytes, struct cudaMemLocation place, unsigned int flags,
+             cudaStream_t stream),
+            ((CUdeviceptr)addr, bytes, driver_place(place), flags, stream))
+RVLI_PASSED(cudaMemAdvise, cuMemAdvise,
+            (const void *addr, size_t bytes, enum cudaMemoryAdvise advice,
+             struct cudaMemLocation place),
+            ((CUdeviceptr)addr, bytes, (CUmem_advise)advice, driver_place(place)))
+RVLI_PASSED(cudaStreamAttachMemAsync, cuStreamAttachMemAsync,
+            (cudaStream_t stream, void *addr, size_t bytes, unsigned int flags),
+            (stream, (CUdeviceptr)addr, bytes, flags))
 
 /* ---- Rows with a pitch ---- */
 

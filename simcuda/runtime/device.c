@@ -202,18 +202,9 @@ cudaError_t cudaDeviceReset(void)
     return rvli_driven(result);
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
-    CUresult result = rvli_runtime_ready();
-    return rvli_driven(result == CUDA_SUCCESS ? cuCtxSynchronize() : result);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    CUresult result = rvli_runtime_ready();
-    return rvli_driven(result == CUDA_SUCCESS ? cuCtxGetStreamPriorityRange(least, greatest)
-                                              : result);
-}
+RVLI_PASSED(cudaDeviceSynchronize, cuCtxSynchronize, (void), ())
+RVLI_PASSED(cudaDeviceGetStreamPriorityRange, cuCtxGetStreamPriorityRange,
+            (int *least, int *greatest), (least, greatest))
 
 /* ---- How a device is to be used ---- */
 

@@ -6,43 +6,30 @@
 
 #include "simcuda/runtime/runtime.h"
 
-/* A driver's call, in this thread's context. */
-#define PASS(call)                                                                                 \
-    do {                                                                                           \
-        CUresult ready = rvli_runtime_ready();                                                     \
-        return rvli_driven(ready == CUDA_SUCCESS ? (call) : ready);                                \
-    } while (0)
-
-/* X(result's arguments, the driver's function, its arguments) */
-#define PASSED(name, driver, declared, passed)                                                     \
-    cudaError_t name declared                                                                      \
-    {                                                                                              \
-        PASS(driver passed);                                                                       \
-    }
-
 /* ---- Captures ---- */
 
-PASSED(cudaStreamBeginCapture, cuStreamBeginCapture,
-       (cudaStream_t stream, enum cudaStreamCaptureMode mode), (stream, (CUstreamCaptureMode)mode))
-PASSED(cudaStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph,
-       (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *nodes,
-        const cudaGraphEdgeData *data, size_t count, enum cudaStreamCaptureMode mode),
-       (stream, graph, nodes, (const CUgraphEdgeData *)data, count, (CUstreamCaptureMode)mode))
-PASSED(cudaStreamEndCapture, cuStreamEndCapture, (cudaStream_t stream, cudaGraph_t *graph),
-       (stream, graph))
-PASSED(cudaStreamIsCapturing, cuStreamIsCapturing,
-       (cudaStream_t stream, enum cudaStreamCaptureStatus *status),
-       (stream, (CUstreamCaptureStatus *)status))
-PASSED(cudaStreamGetCaptureInfo, cuStreamGetCaptureInfo,
-       (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-        cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **data,
-        size_t *count),
-       (stream, (CUstreamCaptureStatus *)status, (cuuint64_t *)id, graph, nodes,
-        (const CUgraphEdgeData **)data, count))
-PASSED(cudaStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,
-       (cudaStream_t stream, cudaGraphNode_t *nodes, const cudaGraphEdgeData *data, size_t count,
-        unsigned int flags),
-       (stream, nodes, (const CUgraphEdgeData *)data, count, flags))
+RVLI_PASSED(cudaStreamBeginCapture, cuStreamBeginCapture,
+            (cudaStream_t stream, enum cudaStreamCaptureMode mode),
+            (stream, (CUstreamCaptureMode)mode))
+RVLI_PASSED(cudaStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph,
+            (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *nodes,
+             const cudaGraphEdgeData *data, size_t count, enum cudaStreamCaptureMode mode),
+            (stream, graph, nodes, (const CUgraphEdgeData *)data, count, (CUstreamCaptureMode)mode))
+RVLI_PASSED(cudaStreamEndCapture, cuStreamEndCapture, (cudaStream_t stream, cudaGraph_t *graph),
+            (stream, graph))
+RVLI_PASSED(cudaStreamIsCapturing, cuStreamIsCapturing,
+            (cudaStream_t stream, enum cudaStreamCaptureStatus *status),
+            (stream, (CUstreamCaptureStatus *)status))
+RVLI_PASSED(cudaStreamGetCaptureInfo, cuStreamGetCaptureInfo,
+            (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+             cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **data,
+             size_t *count),
+            (stream, (CUstreamCaptureStatus *)status, (cuuint64_t *)id, graph, nodes,
+             (const CUgraphEdgeData **)data, count))
+RVLI_PASSED(cudaStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,
+            (cudaStream_t stream, cudaGraphNode_t *nodes, const cudaGraphEdgeData *data,
+             size_t count, unsigned int flags),
+            (stream, nodes, (const CUgraphEdgeData *)data, count, flags))
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
@@ -51,44 +38,46 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 
 /* ---- Graphs ---- */
 
-PASSED(cudaGraphCreate, cuGraphCreate, (cudaGraph_t * graph, unsigned int flags), (graph, flags))
-PASSED(cudaGraphDestroy, cuGraphDestroy, (cudaGraph_t graph), (graph))
-PASSED(cudaGraphClone, cuGraphClone, (cudaGraph_t * clone, cudaGraph_t graph), (clone, graph))
-PASSED(cudaGraphNodeFindInClone, cuGraphNodeFindInClone,
-       (cudaGraphNode_t * node, cudaGraphNode_t original, cudaGraph_t clone),
-       (node, original, clone))
-PASSED(cudaGraphGetNodes, cuGraphGetNodes,
-       (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), (graph, nodes, count))
-PASSED(cudaGraphGetRootNodes, cuGraphGetRootNodes,
-       (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), (graph, nodes, count))
-PASSED(cudaGraphGetEdges, cuGraphGetEdges,
-       (cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *data,
-        size_t *count),
-       (graph, from, to, (CUgraphEdgeData *)data, count))
-PASSED(cudaGraphNodeGetType, cuGraphNodeGetType,
-       (cudaGraphNode_t node, enum cudaGraphNodeType *type), (node, (CUgraphNodeType *)type))
-PASSED(cudaGraphNodeGetDependencies, cuGraphNodeGetDependencies,
-       (cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *data, size_t *count),
-       (node, nodes, (CUgraphEdgeData *)data, count))
-PASSED(cudaGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes,
-       (cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *data, size_t *count),
-       (node, nodes, (CUgraphEdgeData *)data, count))
-PASSED(cudaGraphAddDependencies, cuGraphAddDependencies,
-       (cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-        const cudaGraphEdgeData *data, size_t count),
-       (graph, from, to, (const CUgraphEdgeData *)data, count))
-PASSED(cudaGraphRemoveDependencies, cuGraphRemoveDependencies,
-       (cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-        const cudaGraphEdgeData *data, size_t count),
-       (graph, from, to, (const CUgraphEdgeData *)data, count))
-PASSED(cudaGraphDestroyNode, cuGraphDestroyNode, (cudaGraphNode_t node), (node))
-PASSED(cudaGraphDebugDotPrint, cuGraphDebugDotPrint,
-       (cudaGraph_t graph, const char *path, unsigned int flags), (graph, path, flags))
+RVLI_PASSED(cudaGraphCreate, cuGraphCreate, (cudaGraph_t * graph, unsigned int flags),
+            (graph, flags))
+RVLI_PASSED(cudaGraphDestroy, cuGraphDestroy, (cudaGraph_t graph), (graph))
+RVLI_PASSED(cudaGraphClone, cuGraphClone, (cudaGraph_t * clone, cudaGraph_t graph), (clone, graph))
+RVLI_PASSED(cudaGraphNodeFindInClone, cuGraphNodeFindInClone,
+            (cudaGraphNode_t * node, cudaGraphNode_t original, cudaGraph_t clone),
+            (node, original, clone))
+RVLI_PASSED(cudaGraphGetNodes, cuGraphGetNodes,
+            (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), (graph, nodes, count))
+RVLI_PASSED(cudaGraphGetRootNodes, cuGraphGetRootNodes,
+            (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), (graph, nodes, count))
+RVLI_PASSED(cudaGraphGetEdges, cuGraphGetEdges,
+            (cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *data,
+             size_t *count),
+            (graph, from, to, (CUgraphEdgeData *)data, count))
+RVLI_PASSED(cudaGraphNodeGetType, cuGraphNodeGetType,
+            (cudaGraphNode_t node, enum cudaGraphNodeType *type), (node, (CUgraphNodeType *)type))
+RVLI_PASSED(cudaGraphNodeGetDependencies, cuGraphNodeGetDependencies,
+            (cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *data, size_t *count),
+            (node, nodes, (CUgraphEdgeData *)data, count))
+RVLI_PASSED(cudaGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes,
+            (cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *data, size_t *count),
+            (node, nodes, (CUgraphEdgeData *)data, count))
+RVLI_PASSED(cudaGraphAddDependencies, cuGraphAddDependencies,
+            (cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
+             const cudaGraphEdgeData *data, size_t count),
+            (graph, from, to, (const CUgraphEdgeData *)data, count))
+RVLI_PASSED(cudaGraphRemoveDependencies, cuGraphRemoveDependencies,
+            (cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
+             const cudaGraphEdgeData *data, size_t count),
+            (graph, from, to, (const CUgraphEdgeData *)data, count))
+RVLI_PASSED(cudaGraphDestroyNode, cuGraphDestroyNode, (cudaGraphNode_t node), (node))
+RVLI_PASSED(cudaGraphDebugDotPrint, cuGraphDebugDotPrint,
+            (cudaGraph_t graph, const char *path, unsigned int flags), (graph, path, flags))
 
 /* ---- Instantiated ---- */
 
-PASSED(cudaGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,
-       (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags), (exec, graph, flags))
+RVLI_PASSED(cudaGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,
+            (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+            (exec, graph, flags))
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
@@ -107,15 +96,19 @@ cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *exec, cudaGraph_t gr
     return error;
 }
 
-PASSED(cudaGraphExecDestroy, cuGraphExecDestroy, (cudaGraphExec_t exec), (exec))
-PASSED(cudaGraphExecGetFlags, cuGraphExecGetFlags,
-       (cudaGraphExec_t exec, unsigned long long *flags), (exec, (cuuint64_t *)flags))
-PASSED(cudaGraphUpload, cuGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream), (exec, stream))
-PASSED(cudaGraphLaunch, cuGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream), (exec, stream))
-PASSED(cudaGraphNodeSetEnabled, cuGraphNodeSetEnabled,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, unsigned int enabled), (exec, node, enabled))
-PASSED(cudaGraphNodeGetEnabled, cuGraphNodeGetEnabled,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, unsigned int *enabled), (exec, node, enabled))
+RVLI_PASSED(cudaGraphExecDestroy, cuGraphExecDestroy, (cudaGraphExec_t exec), (exec))
+RVLI_PASSED(cudaGraphExecGetFlags, cuGraphExecGetFlags,
+            (cudaGraphExec_t exec, unsigned long long *flags), (exec, (cuuint64_t *)flags))
+RVLI_PASSED(cudaGraphUpload, cuGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream),
+            (exec, stream))
+RVLI_PASSED(cudaGraphLaunch, cuGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
+            (exec, stream))
+RVLI_PASSED(cudaGraphNodeSetEnabled, cuGraphNodeSetEnabled,
+            (cudaGraphExec_t exec, cudaGraphNode_t node, unsigned int enabled),
+            (exec, node, enabled))
+RVLI_PASSED(cudaGraphNodeGetEnabled, cuGraphNodeGetEnabled,
+            (cudaGraphExec_t exec, cudaGraphNode_t node, unsigned int *enabled),
+            (exec, node, enabled))
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo *info)
@@ -133,23 +126,24 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
 
 /* ---- Nodes ---- */
 
-PASSED(cudaGraphAddEmptyNode, cuGraphAddEmptyNode,
-       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count),
-       (node, graph, before, count))
-PASSED(cudaGraphAddChildGraphNode, cuGraphAddChildGraphNode,
-       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
-        cudaGraph_t child),
-       (node, graph, before, count, child))
-PASSED(cudaGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph,
-       (cudaGraphNode_t node, cudaGraph_t *child), (node, child))
-PASSED(cudaGraphAddEventRecordNode, cuGraphAddEventRecordNode,
-       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
-        cudaEvent_t event),
-       (node, graph, before, count, event))
-PASSED(cudaGraphAddEventWaitNode, cuGraphAddEventWaitNode,
-       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
-        cudaEvent_t event),
-       (node, graph, before, count, event))
+RVLI_PASSED(cudaGraphAddEmptyNode, cuGraphAddEmptyNode,
+            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before,
+             size_t count),
+            (node, graph, before, count))
+RVLI_PASSED(cudaGraphAddChildGraphNode, cuGraphAddChildGraphNode,
+            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+             cudaGraph_t child),
+            (node, graph, before, count, child))
+RVLI_PASSED(cudaGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph,
+            (cudaGraphNode_t node, cudaGraph_t *child), (node, child))
+RVLI_PASSED(cudaGraphAddEventRecordNode, cuGraphAddEventRecordNode,
+            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+             cudaEvent_t event),
+            (node, graph, before, count, event))
+RVLI_PASSED(cudaGraphAddEventWaitNode, cuGraphAddEventWaitNode,
+            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+             cudaEvent_t event),
+            (node, graph, before, count, event))
 
 /* The forms of a call and of a fill are the driver's by another name. */
 _Static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS_v1), "a call");
@@ -164,7 +158,7 @@ cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph,
         return rvli_done(cudaErrorInvalidValue);
     made.fn = call->fn;
     made.userData = call->userData;
-    PASS(cuGraphAddHostNode(node, graph, before, count, &made));
+    RVLI_PASS(cuGraphAddHostNode(node, graph, before, count, &made));
 }
 
 cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNodeParams *call)
@@ -194,7 +188,7 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph,
     if (fill == NULL)
         return rvli_done(cudaErrorInvalidValue);
     const CUDA_MEMSET_NODE_PARAMS made = driver_fill(fill);
-    PASS(cuGraphAddMemsetNode(node, graph, before, count, &made, NULL));
+    RVLI_PASS(cuGraphAddMemsetNode(node, graph, before, count, &made, NULL));
 }
 
 cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *fill)
@@ -231,7 +225,7 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph,
     if (launch == NULL)
         return rvli_done(cudaErrorInvalidValue);
     const CUDA_KERNEL_NODE_PARAMS made = driver_launch(launch);
-    PASS(cuGraphAddKernelNode(node, graph, before, count, &made));
+    RVLI_PASS(cuGraphAddKernelNode(node, graph, before, count, &made));
 }
 
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *launch)
@@ -254,7 +248,7 @@ cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
     if (launch == NULL)
         return rvli_done(cudaErrorInvalidValue);
     const CUDA_KERNEL_NODE_PARAMS made = driver_launch(launch);
-    PASS(cuGraphKernelNodeSetParams(node, &made));
+    RVLI_PASS(cuGraphKernelNodeSetParams(node, &made));
 }
 
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
@@ -263,7 +257,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
     if (launch == NULL)
         return rvli_done(cudaErrorInvalidValue);
     const CUDA_KERNEL_NODE_PARAMS made = driver_launch(launch);
-    PASS(cuGraphExecKernelNodeSetParams(exec, node, &made));
+    RVLI_PASS(cuGraphExecKernelNodeSetParams(exec, node, &made));
 }
 
 /* Rows without an array; a pitch of 0 stands for the width. */
@@ -285,21 +279,22 @@ cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph,
         .WidthInBytes = bytes,
         .Height = 1,
         .Depth = 1};
-    PASS(cuGraphAddMemcpyNode(node, graph, before, count, &made, NULL));
+    RVLI_PASS(cuGraphAddMemcpyNode(node, graph, before, count, &made, NULL));
 }
 
 /* ---- User objects ---- */
 
-PASSED(cudaUserObjectCreate, cuUserObjectCreate,
-       (cudaUserObject_t * object, void *user, cudaHostFn_t destroy, unsigned int references,
-        unsigned int flags),
-       (object, user, destroy, references, flags))
-PASSED(cudaUserObjectRetain, cuUserObjectRetain, (cudaUserObject_t object, unsigned int count),
-       (object, count))
-PASSED(cudaUserObjectRelease, cuUserObjectRelease, (cudaUserObject_t object, unsigned int count),
-       (object, count))
-PASSED(cudaGraphRetainUserObject, cuGraphRetainUserObject,
-       (cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags),
-       (graph, object, count, flags))
-PASSED(cudaGraphReleaseUserObject, cuGraphReleaseUserObject,
-       (cudaGraph_t graph, cudaUserObject_t object, unsigned int count), (graph, object, count))
+RVLI_PASSED(cudaUserObjectCreate, cuUserObjectCreate,
+            (cudaUserObject_t * object, void *user, cudaHostFn_t destroy, unsigned int references,
+             unsigned int flags),
+            (object, user, destroy, references, flags))
+RVLI_PASSED(cudaUserObjectRetain, cuUserObjectRetain, (cudaUserObject_t object, unsigned int count),
+            (object, count))
+RVLI_PASSED(cudaUserObjectRelease, cuUserObjectRelease,
+            (cudaUserObject_t object, unsigned int count), (object, count))
+RVLI_PASSED(cudaGraphRetainUserObject, cuGraphRetainUserObject,
+            (cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags),
+            (graph, object, count, flags))
+RVLI_PASSED(cudaGraphReleaseUserObject, cuGraphReleaseUserObject,
+            (cudaGraph_t graph, cudaUserObject_t object, unsigned int count),
+            (graph, object, count))

@@ -5,52 +5,27 @@
 
 #if CUDART_VERSION >= 12080 /* which brought them */
 
-#define AFTER_READY(call)                                                                          \
-    do {                                                                                           \
-        CUresult ready = rvli_runtime_ready();                                                     \
-        return rvli_driven(ready == CUDA_SUCCESS ? (call) : ready);                                \
-    } while (0)
-
-cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
-                                enum cudaJitOption *options, void **values, unsigned int count,
-                                enum cudaLibraryOption *library_options, void **library_values,
-                                unsigned int library_count)
-{
-    AFTER_READY(cuLibraryLoadData(library, code, (CUjit_option *)options, values, count,
-                                  (CUlibraryOption *)library_options, library_values,
-                                  library_count));
-}
-
-cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *path,
-                                    enum cudaJitOption *options, void **values, unsigned int count,
-                                    enum cudaLibraryOption *library_options, void **library_values,
-                                    unsigned int library_count)
-{
-    AFTER_READY(cuLibraryLoadFromFile(library, path, (CUjit_option *)options, values, count,
-                                      (CUlibraryOption *)library_options, library_values,
-                                      library_count));
-}
-
-cudaError_t cudaLibraryUnload(cudaLibrary_t library)
-{
-    AFTER_READY(cuLibraryUnload(library));
-}
-
-cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
-{
-    AFTER_READY(cuLibraryGetKernel(kernel, library, name));
-}
-
-cudaError_t cudaLibraryGetKernelCount(unsigned int *count, cudaLibrary_t library)
-{
-    AFTER_READY(cuLibraryGetKernelCount(count, library));
-}
-
-cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int count,
-                                        cudaLibrary_t library)
-{
-    AFTER_READY(cuLibraryEnumerateKernels(kernels, count, library));
-}
+RVLI_PASSED(cudaLibraryLoadData, cuLibraryLoadData,
+            (cudaLibrary_t * library, const void *code, enum cudaJitOption *options, void **values,
+             unsigned int count, enum cudaLibraryOption *library_options, void **library_values,
+             unsigned int library_count),
+            (library, code, (CUjit_option *)options, values, count,
+             (CUlibraryOption *)library_options, library_values, library_count))
+RVLI_PASSED(cudaLibraryLoadFromFile, cuLibraryLoadFromFile,
+            (cudaLibrary_t * library, const char *path, enum cudaJitOption *options, void **values,
+             unsigned int count, enum cudaLibraryOption *library_options, void **library_values,
+             unsigned int library_count),
+            (library, path, (CUjit_option *)options, values, count,
+             (CUlibraryOption *)library_options, library_values, library_count))
+RVLI_PASSED(cudaLibraryUnload, cuLibraryUnload, (cudaLibrary_t library), (library))
+RVLI_PASSED(cudaLibraryGetKernel, cuLibraryGetKernel,
+            (cudaKernel_t * kernel, cudaLibrary_t library, const char *name),
+            (kernel, library, name))
+RVLI_PASSED(cudaLibraryGetKernelCount, cuLibraryGetKernelCount,
+            (unsigned int *count, cudaLibrary_t library), (count, library))
+RVLI_PASSED(cudaLibraryEnumerateKernels, cuLibraryEnumerateKernels,
+            (cudaKernel_t * kernels, unsigned int count, cudaLibrary_t library),
+            (kernels, count, library))
 
 cudaError_t cudaLibraryGetGlobal(void **addr, size_t *size_bytes, cudaLibrary_t library,
                                  const char *name)
@@ -71,10 +46,8 @@ _Static_assert((int)cudaFuncAttributeMaxDynamicSharedMemorySize ==
                        (int)CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
                "the first and last that can be set");
 
-cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attribute,
-                                            int value, int device)
-{
-    AFTER_READY(cuKernelSetAttribute((CUfunction_attribute)attribute, value, kernel, device));
-}
+RVLI_PASSED(cudaKernelSetAttributeForDevice, cuKernelSetAttribute,
+            (cudaKernel_t kernel, enum cudaFuncAttribute attribute, int value, int device),
+            ((CUfunction_attribute)attribute, value, kernel, device))
 
 #endif

@@ -4,12 +4,6 @@
 
 #include "simcuda/runtime/runtime.h"
 
-#define AFTER_READY(call)                                                                          \
-    do {                                                                                           \
-        CUresult ready = rvli_runtime_ready();                                                     \
-        return rvli_driven(ready == CUDA_SUCCESS ? (call) : ready);                                \
-    } while (0)
-
 /* cudaMalloc of nothing is well, and gives NULL. */
 cudaError_t cudaMalloc(void **addr, size_t size_bytes)
 {
@@ -24,20 +18,11 @@ cudaError_t cudaMalloc(void **addr, size_t size_bytes)
     return rvli_driven(result);
 }
 
-cudaError_t cudaFree(void *addr)
-{
-    AFTER_READY(cuMemFree((CUdeviceptr)addr));
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    AFTER_READY(cuMemGetInfo(free_bytes, total_bytes));
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
-{
-    AFTER_READY(cuMemHostAlloc(memory, size_bytes, flags));
-}
+RVLI_PASSED(cudaFree, cuMemFree, (void *addr), ((CUdeviceptr)addr))
+RVLI_PASSED(cudaMemGetInfo, cuMemGetInfo, (size_t * free_bytes, size_t *total_bytes),
+            (free_bytes, total_bytes))
+RVLI_PASSED(cudaHostAlloc, cuMemHostAlloc, (void **memory, size_t size_bytes, unsigned int flags),
+            (memory, size_bytes, flags))
 
 cudaError_t cudaMallocHost(void **memory, size_t size_bytes)
 {
@@ -48,61 +33,41 @@ cudaError_t cudaFreeHost(void *memory)
 {
     if (memory == NULL)
         return cudaSuccess;
-    AFTER_READY(cuMemFreeHost(memory));
+    RVLI_PASS(cuMemFreeHost(memory));
 }
 
-cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned int flags)
-{
-    AFTER_READY(cuMemHostRegister(memory, size_bytes, flags));
-}
-
-cudaError_t cudaHostUnregister(void *memory)
-{
-    AFTER_READY(cuMemHostUnregister(memory));
-}
-
-cudaError_t cudaHostGetDevicePointer(void **addr, void *memory, unsigned int flags)
-{
-    AFTER_READY(cuMemHostGetDevicePointer((CUdeviceptr *)addr, memory, flags));
-}
-
-cudaError_t cudaHostGetFlags(unsigned int *flags, void *memory)
-{
-    AFTER_READY(cuMemHostGetFlags(flags, memory));
-}
+RVLI_PASSED(cudaHostRegister, cuMemHostRegister,
+            (void *memory, size_t size_bytes, unsigned int flags), (memory, size_bytes, flags))
+RVLI_PASSED(cudaHostUnregister, cuMemHostUnregister, (void *memory), (memory))
+RVLI_PASSED(cudaHostGetDevicePointer, cuMemHostGetDevicePointer,
+            (void **addr, void *memory, unsigned int flags), ((CUdeviceptr *)addr, memory, flags))
+RVLI_PASSED(cudaHostGetFlags, cuMemHostGetFlags, (unsigned int *flags, void *memory),
+            (flags, memory))
 
 /* ---- Memory and events of other processes ---- */
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(CUipcMemHandle), "a handle of memory");
 _Static_assert(sizeof(cudaIpcEventHandle_t) == sizeof(CUipcEventHandle), "a handle of an event");
 
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *addr)
-{
-    AFTER_READY(cuIpcGetMemHandle((CUipcMemHandle *)handle, (CUdeviceptr)addr));
-}
+RVLI_PASSED(cudaIpcGetMemHandle, cuIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *addr),
+            ((CUipcMemHandle *)handle, (CUdeviceptr)addr))
 
 cudaError_t cudaIpcOpenMemHandle(void **addr, cudaIpcMemHandle_t handle, unsigned int flags)
 {
     CUipcMemHandle wanted;
     memcpy(&wanted, &handle, sizeof wanted);
-    AFTER_READY(cuIpcOpenMemHandle((CUdeviceptr *)addr, wanted, flags));
+    RVLI_PASS(cuIpcOpenMemHandle((CUdeviceptr *)addr, wanted, flags));
 }
 
-cudaError_t cudaIpcCloseMemHandle(void *addr)
-{
-    AFTER_READY(cuIpcCloseMemHandle((CUdeviceptr)addr));
-}
-
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
-{
-    AFTER_READY(cuIpcGetEventHandle((CUipcEventHandle *)handle, event));
-}
+RVLI_PASSED(cudaIpcCloseMemHandle, cuIpcCloseMemHandle, (void *addr), ((CUdeviceptr)addr))
+RVLI_PASSED(cudaIpcGetEventHandle, cuIpcGetEventHandle,
+            (cudaIpcEventHandle_t * handle, cudaEvent_t event), ((CUipcEventHandle *)handle, event))
 
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
 {
     CUipcEventHandle wanted;
     memcpy(&wanted, &handle, sizeof wanted);
-    AFTER_READY(cuIpcOpenEventHandle(event, wanted));
+    RVLI_PASS(cuIpcOpenEventHandle(event, wanted));
 }
 
 /* What CUDA does not know is unregistered memory, and no error. */
@@ -187,36 +152,28 @@ static CUresult copy_rows(void *to, size_t to_pitch, const void *from, size_t fr
     return result;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    AFTER_READY(copy_now(to, from, bytes, kind));
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream)
-{
-    AFTER_READY(copy(to, from, bytes, kind, stream));
-}
-
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                         size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, NULL));
-}
-
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, &stream));
-}
+RVLI_PASSED(cudaMemcpy, copy_now,
+            (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind),
+            (to, from, bytes, kind))
+RVLI_PASSED(cudaMemcpyAsync, copy,
+            (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+             cudaStream_t stream),
+            (to, from, bytes, kind, stream))
+RVLI_PASSED(cudaMemcpy2D, copy_rows,
+            (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+             size_t height, enum cudaMemcpyKind kind),
+            (to, to_pitch, from, from_pitch, width, height, kind, NULL))
+RVLI_PASSED(cudaMemcpy2DAsync, copy_rows,
+            (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+             size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+            (to, to_pitch, from, from_pitch, width, height, kind, &stream))
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
                                 size_t bytes, cudaStream_t stream)
 {
     (void)to_device;
     (void)from_device;
-    AFTER_READY(copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+    RVLI_PASS(copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 /* Asynchronous to the host, as a copy from device to device. */
@@ -225,15 +182,11 @@ cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_d
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
 }
 
-cudaError_t cudaMemset(void *addr, int value, size_t bytes)
-{
-    AFTER_READY(cuMemsetD8((CUdeviceptr)addr, (unsigned char)value, bytes));
-}
-
-cudaError_t cudaMemsetAsync(void *addr, int value, size_t bytes, cudaStream_t stream)
-{
-    AFTER_READY(cuMemsetD8Async((CUdeviceptr)addr, (unsigned char)value, bytes, stream));
-}
+RVLI_PASSED(cudaMemset, cuMemsetD8, (void *addr, int value, size_t bytes),
+            ((CUdeviceptr)addr, (unsigned char)value, bytes))
+RVLI_PASSED(cudaMemsetAsync, cuMemsetD8Async,
+            (void *addr, int value, size_t bytes, cudaStream_t stream),
+            ((CUdeviceptr)addr, (unsigned char)value, bytes, stream))
 
 /* One row needs no pitch. */
 static CUresult fill_rows(void *addr, size_t pitch, int value, size_t width, size_t height,
@@ -246,13 +199,9 @@ static CUresult fill_rows(void *addr, size_t pitch, int value, size_t width, siz
     return result;
 }
 
-cudaError_t cudaMemset2D(void *addr, size_t pitch, int value, size_t width, size_t height)
-{
-    AFTER_READY(fill_rows(addr, pitch, value, width, height, NULL));
-}
-
-cudaError_t cudaMemset2DAsync(void *addr, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream)
-{
-    AFTER_READY(fill_rows(addr, pitch, value, width, height, stream));
-}
+RVLI_PASSED(cudaMemset2D, fill_rows,
+            (void *addr, size_t pitch, int value, size_t width, size_t height),
+            (addr, pitch, value, width, height, NULL))
+RVLI_PASSED(cudaMemset2DAsync, fill_rows,
+            (void *addr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
+            (addr, pitch, value, width, height, stream))

@@ -28,4 +28,18 @@ cudaError_t rvli_driven(CUresult result);
 /* Sees to it that this thread has its device's context. */
 CUresult rvli_runtime_ready(void);
 
+/* Ends a function with a call of the driver, in this thread's context. */
+#define RVLI_PASS(call)                                                                            \
+    do {                                                                                           \
+        CUresult ready = rvli_runtime_ready();                                                     \
+        return rvli_driven(ready == CUDA_SUCCESS ? (call) : ready);                                \
+    } while (0)
+
+/* A function that is one of the driver's: what it takes, and what it passes on. */
+#define RVLI_PASSED(name, driver, declared, passed)                                                \
+    cudaError_t name declared                                                                      \
+    {                                                                                              \
+        RVLI_PASS(driver passed);                                                                  \
+    }
+
 #endif
