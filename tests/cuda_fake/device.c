@@ -155,17 +155,6 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
-{
-    FAKE_ENTER(cuDeviceCanAccessPeer, FAKE_NEEDS_INIT);
-    if (canAccessPeer == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!fake_device_exists(dev) || !fake_device_exists(peerDev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    *canAccessPeer = dev != peerDev;
-    return CUDA_SUCCESS;
-}
-
 /* ---- Attributes ---- */
 
 /* Those of an H200, where somebody might ask; 0 for the others. */

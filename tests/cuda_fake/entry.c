@@ -48,7 +48,7 @@ void fake_unlock(const bool *locked)
 static bool is_any(fake_call call)
 {
     return call != FAKE_CALL_cuInit && call != FAKE_CALL_cuGetProcAddress &&
-           call != FAKE_CALL_cuGetErrorName && call != FAKE_CALL_cuGetErrorString;
+           call != FAKE_CALL_cuGetErrorName;
 }
 
 /* Whether it goes on while the process is off its devices. */

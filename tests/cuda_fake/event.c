@@ -106,23 +106,6 @@ CUresult cuEventSynchronize(CUevent hEvent)
     return event->context->error;
 }
 
-/* The first query of an event that has not passed says so, and has it pass. */
-CUresult cuEventQuery(CUevent hEvent)
-{
-    FAKE_ENTER(cuEventQuery, FAKE_NEEDS_CONTEXT);
-    CUevent event;
-    CUresult result = event_of(hEvent, &event);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (event->captured)
-        return CUDA_ERROR_CAPTURED_EVENT;
-    if (event->context->error == CUDA_SUCCESS && !fake_place_passed(event->place)) {
-        fake_place_reach(event->place);
-        return CUDA_ERROR_NOT_READY;
-    }
-    return event->context->error;
-}
-
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     FAKE_ENTER(cuStreamWaitEvent, FAKE_NEEDS_CONTEXT);

@@ -32,14 +32,12 @@
     X(cuDriverGetVersion, 2020)                                                                    \
     X(cuGetProcAddress, 12000)                                                                     \
     X(cuGetErrorName, 6000)                                                                        \
-    X(cuGetErrorString, 6000)                                                                      \
     X(cuDeviceGetCount, 2000)                                                                      \
     X(cuDeviceGet, 2000)                                                                           \
     X(cuDeviceGetName, 2000)                                                                       \
     X(cuDeviceGetAttribute, 2000)                                                                  \
     X(cuDeviceTotalMem, 3020)                                                                      \
     X(cuDeviceGetPCIBusId, 4010)                                                                   \
-    X(cuDeviceCanAccessPeer, 4000)                                                                 \
     X(cuDevicePrimaryCtxRetain, 7000)                                                              \
     X(cuDevicePrimaryCtxRelease, 11000)                                                            \
     X(cuDevicePrimaryCtxGetState, 7000)                                                            \
@@ -83,7 +81,6 @@
     X(cuEventDestroy, 4000)                                                                        \
     X(cuEventRecord, 2000)                                                                         \
     X(cuEventSynchronize, 2000)                                                                    \
-    X(cuEventQuery, 2000)                                                                          \
     X(cuModuleLoadData, 2000)                                                                      \
     X(cuModuleUnload, 2000)                                                                        \
     X(cuModuleGetFunction, 2000)                                                                   \
@@ -167,8 +164,8 @@ FAKE_API bool fake_take(int device, uint64_t bytes);
 
 /*
  * The nth (1: next) call of an entry point from now on answers result and does nothing; for good:
- * that one and every later one. NULL: of any entry point but cuInit, cuGetProcAddress,
- * cuGetErrorName and cuGetErrorString. A second fault for the same symbol replaces the first;
+ * that one and every later one. NULL: of any entry point but cuInit, cuGetProcAddress
+ * and cuGetErrorName. A second fault for the same symbol replaces the first;
  * nth 0 takes it away. False: no such entry point.
  */
 FAKE_API bool fake_fail(const char *symbol, uint64_t nth, CUresult result, bool for_good);

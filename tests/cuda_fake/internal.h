@@ -206,8 +206,6 @@ CUresult fake_stream_of(CUstream handle, CUstream *stream_out);
 /* Queues an operation of the current context. swallowed_out: the stream captures; may be NULL. */
 CUresult fake_stream_queue(CUstream handle, const fake_op *op, fake_place *place_out,
                            bool *swallowed_out);
-/* Whether everything up to a place has been carried out. */
-bool fake_place_passed(fake_place place);
 /* Carries everything up to a place out. The context's sticky error, if there is one. */
 void fake_place_reach(fake_place place);
 /*

@@ -60,12 +60,6 @@ static void run_until(CUstream stream, uint64_t until)
         run_first(stream);
 }
 
-bool fake_place_passed(fake_place place)
-{
-    const struct CUstream_st *stream = stream_numbered(place.stream);
-    return stream == NULL || stream->ops == NULL || stream->ops->sequence > place.sequence;
-}
-
 void fake_place_reach(fake_place place)
 {
     CUstream stream = stream_numbered(place.stream);

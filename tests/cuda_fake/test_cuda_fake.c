@@ -22,8 +22,6 @@ static void test_before_init(void **state)
     assert_int_equal(number, 13000);
     assert_int_equal(cu.cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &text), CUDA_SUCCESS);
     assert_string_equal(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
-    assert_int_equal(cu.cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text), CUDA_SUCCESS);
-    assert_string_equal(text, "out of memory");
     assert_int_equal(cu.cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
     assert_null(text);
     assert_int_equal(cu.cuInit(1), CUDA_ERROR_INVALID_VALUE);
@@ -85,10 +83,6 @@ static void test_devices(void **state)
     assert_int_equal(cu.cuDeviceGetPCIBusId(text, 12, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cu.cuDeviceTotalMem(&bytes, 0), CUDA_SUCCESS);
     assert_int_equal(bytes, 1024 * MIB);
-    assert_int_equal(cu.cuDeviceCanAccessPeer(&number, 0, 1), CUDA_SUCCESS);
-    assert_int_equal(number, 1);
-    assert_int_equal(cu.cuDeviceCanAccessPeer(&number, 1, 1), CUDA_SUCCESS);
-    assert_int_equal(number, 0);
     const CUdevice_attribute vmm = CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     assert_int_equal(cu.cuDeviceGetAttribute(&number, vmm, 0), CUDA_SUCCESS);
     assert_int_equal(number, 1);
