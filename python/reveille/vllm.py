@@ -230,7 +230,7 @@ def _segments_that_stay() -> contextlib.AbstractContextManager[None]:
     """PyTorch keeps expandable segments out of pools: vLLM turns them off for a block."""
     try:
         from vllm.device_allocator.alloc_conf import non_expandable_allocations
-    except ImportError:  # a vLLM whose own allocator does it
+    except ImportError:  # then its own allocator does it
         return _non_expandable()
     block: contextlib.AbstractContextManager[None] = non_expandable_allocations()
     return block
