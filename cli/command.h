@@ -28,6 +28,7 @@ int command_devices(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_store(int argc, char **argv);
 int command_sleep(int argc, char **argv);
+int command_weights(int argc, char **argv);
 int command_wake(int argc, char **argv);
 int command_model(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
@@ -40,7 +41,7 @@ int command_manual(int argc, char **argv);
 /* Their tables. */
 extern const struct command_spec replay_spec, record_spec, run_spec, fit_spec, report_spec,
     devices_spec, calibrate_spec, store_spec, sleep_spec, wake_spec, model_spec, snapshot_spec,
-    plan_spec, check_spec, compare_spec, completion_spec, manual_spec;
+    weights_spec, plan_spec, check_spec, compare_spec, completion_spec, manual_spec;
 
 /*
  * "reveille: MESSAGE" on stderr, made harmless (base/shown.h). With EXIT_INTERNAL a line follows

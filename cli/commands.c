@@ -7,15 +7,25 @@
 #include "command.h"
 
 const subcommand commands[] = {
-    {&replay_spec, command_replay},   {&record_spec, command_record},
-    {&run_spec, command_run},         {&fit_spec, command_fit},
-    {&model_spec, command_model},     {&plan_spec, command_plan},
-    {&check_spec, command_check},     {&compare_spec, command_compare},
-    {&report_spec, command_report},   {&snapshot_spec, command_snapshot},
-    {&devices_spec, command_devices}, {&calibrate_spec, command_calibrate},
-    {&store_spec, command_store},     {&sleep_spec, command_sleep},
-    {&wake_spec, command_wake},       {&completion_spec, command_completion},
-    {&manual_spec, command_manual},   {NULL, NULL},
+    {&replay_spec, command_replay},
+    {&record_spec, command_record},
+    {&run_spec, command_run},
+    {&weights_spec, command_weights},
+    {&fit_spec, command_fit},
+    {&model_spec, command_model},
+    {&plan_spec, command_plan},
+    {&check_spec, command_check},
+    {&compare_spec, command_compare},
+    {&report_spec, command_report},
+    {&snapshot_spec, command_snapshot},
+    {&devices_spec, command_devices},
+    {&calibrate_spec, command_calibrate},
+    {&store_spec, command_store},
+    {&sleep_spec, command_sleep},
+    {&wake_spec, command_wake},
+    {&completion_spec, command_completion},
+    {&manual_spec, command_manual},
+    {NULL, NULL},
 };
 
 const command_spec reveille_spec = {
@@ -55,7 +65,7 @@ const command_spec reveille_spec = {
              "The locale. Charts in the terminal are drawn by ASCII if it is not one of UTF-8."},
             {NULL, NULL}},
     .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-fit(1), "
-                "reveille-model(1), "
+                "reveille-model(1), reveille-weights(1), "
                 "reveille-plan(1), reveille-check(1), reveille-compare(1), reveille-report(1), "
                 "reveille-snapshot(1), "
                 "reveille-devices(1), reveille-calibrate(1), reveille-store(1), "

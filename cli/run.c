@@ -39,6 +39,8 @@ typedef struct arguments {
     bool no_gpu_ok;
 } arguments;
 
+#define KEEP_HOST_LEAST ((uint64_t)1 << 20)
+
 static int set_keep(const command_spec *command, const option_spec *option, char *value,
                     void *user);
 
@@ -83,7 +85,8 @@ const command_spec run_spec = {
             {.kind = OPTION_SIZE,
              .name = "host-memory",
              .value = "SIZE",
-             .help = "how much host memory all processes may pin and register together",
+             .help = "how much host memory all processes may have together: pinned, registered, "
+                     "and large tensors of PyTorch",
              .usual = "no bound",
              .field = FIELD(what.host_bytes)},
             {.kind = OPTION_CALL,
@@ -93,6 +96,13 @@ const command_spec run_spec = {
              .usual = "1MiB",
              .expected = "a size such as 1MiB, or 0",
              .set = set_keep},
+            {.kind = OPTION_SIZE,
+             .name = "keep-host",
+             .value = "SIZE",
+             .help = "the largest tensor in host memory that keeps its content, at least 1MiB: "
+                     "larger ones all lie in the same few pages, and are counted",
+             .usual = "all keep it",
+             .field = FIELD(what.keep_host_bytes)},
             OPTION_OF_STAGES(FIELD(what.nvtx),
                              "ranges of NVTX and record_function with a name that begins with this "
                              "are stages, named by the rest",
@@ -313,6 +323,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     unknown_tell(&end->unknown, "");
     assumed_tell(&end->assumed, "");
     simulate_tell_pool(&end->pool, "");
+    simulate_tell_host(&parsed->what, &end->host);
     simulate_tell_strays(&end->strays, "");
     simulate_tell_races(&end->races, "");
     bool incomplete = simulate_tell_turned_away(end);
@@ -428,6 +439,10 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         return status;
     if (words[0] == NULL)
         return options_refuse(&run_spec, "run: name the command to run");
+    if (parsed->what.keep_host_bytes > 0 && parsed->what.keep_host_bytes < KEEP_HOST_LEAST)
+        return options_refuse(&run_spec,
+                              "--keep-host: smaller tensors than 1MiB always keep their content: "
+                              "name a size of 1MiB or more");
     if (parsed->snapshots != NULL && parsed->attribution != NULL &&
         strcmp(parsed->attribution, "off") == 0)
         return options_refuse(&run_spec, "--snapshots: not with --attribution=off, which follows "

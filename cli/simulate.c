@@ -92,6 +92,21 @@ static bool lead(const simulation *what, const char *library, const char *folder
                : record_add_path("LD_AUDIT", library, false);
 }
 
+static bool counts_host(const simulation *what)
+{
+    return what->host_bytes > 0 || what->keep_host_bytes > 0;
+}
+
+static bool count_host(const simulation *what)
+{
+    char kept[24] = "all";
+    if (!counts_host(what))
+        return unsetenv(RVLI_WIRE_HOST_VARIABLE) == 0;
+    if (what->keep_host_bytes > 0)
+        snprintf(kept, sizeof kept, "%" PRIu64, what->keep_host_bytes);
+    return setenv(RVLI_WIRE_HOST_VARIABLE, kept, 1) == 0;
+}
+
 /* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
 static bool set_environment(const simulation *what, const char *library, const char *machine)
 {
@@ -102,8 +117,9 @@ static bool set_environment(const simulation *what, const char *library, const c
     snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
     snprintf(python, sizeof python, "%s/python", folder);
     return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
-           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && lead(what, library, folder) &&
-           leave_room_for_threads() && record_add_path("PYTHONPATH", python, true) &&
+           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && count_host(what) &&
+           lead(what, library, folder) && leave_room_for_threads() &&
+           record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
            (what->history != NULL ? setenv("REVEILLE_HISTORY", what->history, 1)
@@ -244,6 +260,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->assumed = *rvli_machine_assumed(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
+    end_out->host = *rvli_machine_host_peak(machine);
     end_out->strays = *rvli_machine_strays(machine);
     end_out->races = *rvli_machine_races_seen(machine);
     if (what->history != NULL)
@@ -274,7 +291,7 @@ void simulate_tell_refusals(const rvli_machine_refusal *refused)
     char asked[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], times[TIMES_TEXT_BYTES], where[32];
     if (refused->count == 0)
         return;
-    snprintf(where, sizeof where, refused->device >= 0 ? "device %d" : "pinned host memory",
+    snprintf(where, sizeof where, refused->device >= 0 ? "device %d" : "host memory",
              refused->device);
     complain(0,
              "out of memory %s: %s%s asked for %s (%" PRIu64 " bytes) of %s with %s (%" PRIu64
@@ -296,6 +313,18 @@ void simulate_tell_pool(const rvli_machine_pool *pool, const char *who)
         "to %s, as far as the GPU is behind the program when memory is freed",
         who, pool->process, format_size(pool->reserved_bytes, here), pool->device,
         format_size(pool->card_bytes, card));
+}
+
+void simulate_tell_host(const simulation *what, const rvli_machine_host *host)
+{
+    char all[SIZE_TEXT_BYTES], pinned[SIZE_TEXT_BYTES], pageable[SIZE_TEXT_BYTES];
+    if (!counts_host(what))
+        return;
+    complain(0,
+             "the host needs up to %s: %s pinned, %s of PyTorch's tensors of 1 MiB or more; files "
+             "that are mapped are not counted",
+             format_size(host->pinned_bytes + host->pageable_bytes, all),
+             format_size(host->pinned_bytes, pinned), format_size(host->pageable_bytes, pageable));
 }
 
 void simulate_tell_races(const rvli_machine_races *races, const char *who)

@@ -31,8 +31,9 @@ typedef struct simulation {
     uint32_t world; /* 0: the command starts all ranks itself, if there are any */
     uint64_t host_bytes;
     uint64_t keep_bytes;
-    const char *nvtx;    /* NULL: all is one stage, "run" */
-    const char *history; /* the folder of PyTorch's history; NULL: none is kept */
+    uint64_t keep_host_bytes; /* of tensors in host memory; 0: of any size */
+    const char *nvtx;         /* NULL: all is one stage, "run" */
+    const char *history;      /* the folder of PyTorch's history; NULL: none is kept */
     rvli_launch_options command;
 } simulation;
 
@@ -47,6 +48,7 @@ typedef struct simulation_end {
     rvli_unknown_reads unknown;
     rvli_unknown_reads assumed;
     rvli_machine_pool pool;
+    rvli_machine_host host; /* at its peak */
     rvli_strays strays;
     rvli_machine_races races;
     rvli_times times; /* with a history; the caller clears them */
@@ -68,6 +70,9 @@ void simulate_tell_refusals(const rvli_machine_refusal *refused);
 
 /* What a pool of cudaMallocAsync may reserve on a card, if that is more. who: "", or the check. */
 void simulate_tell_pool(const rvli_machine_pool *pool, const char *who);
+
+/* What the host of the real GPUs would need; nothing where no tensors are counted. */
+void simulate_tell_host(const simulation *what, const rvli_machine_host *host);
 
 /* Where a card may go another way than this run did. */
 void simulate_tell_races(const rvli_machine_races *races, const char *who);

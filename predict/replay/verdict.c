@@ -211,7 +211,7 @@ static void say_request(sentence *said, const rvl_verdict *verdict)
         verdict->tag != NULL ? "/" : "", verdict->tag != NULL ? verdict->tag : "");
     say_bytes(said, verdict->requested_bytes);
     if (verdict->device == RVL_NO_DEVICE)
-        say(said, " of pinned host memory with ");
+        say(said, " of host memory with ");
     else
         say(said, " of device %d with ", verdict->device);
     say_bytes(said, verdict->free_bytes);

@@ -166,7 +166,8 @@ def simulated(
     Args:
         device: a profile ("h200") or a size ("80GiB")
         gpus: how many GPUs
-        host_memory: how much host memory all processes may pin and register; None: all
+        host_memory: how much host memory all processes may have together: pinned, registered,
+            and large tensors of PyTorch; None: all
         keep_contents: the largest copy to a GPU with content that is kept; None: 1 MiB
         stages: ranges of NVTX and of torch.profiler.record_function with a name that begins with
             this are stages; None: one stage, "run", beside those of reveille.stage()

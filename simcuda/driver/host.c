@@ -8,6 +8,7 @@
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
+#include "simcuda/driver/host_pages.h"
 
 #define CLEAR_PAGES_BYTES ((size_t)1 << 20) /* from here on zeros are made by the kernel */
 
@@ -30,6 +31,22 @@ static CUresult count(const rvli_range *range)
     return result;
 }
 
+static void *map_pages(size_t bytes)
+{
+    if (rvli_host_pages_shared(bytes))
+        return rvli_host_pages_map(bytes);
+    void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return got != MAP_FAILED ? got : NULL;
+}
+
+static void unmap_pages(void *memory, size_t bytes)
+{
+    if (rvli_host_pages_has(memory))
+        rvli_host_pages_unmap(memory, bytes);
+    else
+        munmap(memory, bytes);
+}
+
 CUresult cuMemHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
 {
     rvli_range range = {.kind = RVLI_RANGE_HOST, .size_bytes = size_bytes, .flags = flags};
@@ -40,15 +57,15 @@ CUresult cuMemHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
         return result;
     if (memory == NULL || size_bytes == 0 || size_bytes > SIZE_MAX / 2)
         return CUDA_ERROR_INVALID_VALUE;
-    void *got = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (got == MAP_FAILED)
+    void *got = map_pages(size_bytes);
+    if (got == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     range.base = (uintptr_t)got;
     result = count(&range);
     if (result == CUDA_SUCCESS)
         *memory = got;
     else
-        munmap(got, size_bytes);
+        unmap_pages(got, size_bytes);
     return result;
 }
 
@@ -60,7 +77,7 @@ CUresult cuMemAllocHost(void **memory, size_t size_bytes)
 void rvli_host_free(const rvli_range *range)
 {
     if (range->kind == RVLI_RANGE_HOST)
-        munmap((void *)range->base, range->size_bytes);
+        unmap_pages((void *)range->base, range->size_bytes);
     rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range->size_bytes), 0);
 }
 
@@ -85,6 +102,8 @@ CUresult cuMemFreeHost(void *memory)
 void rvli_host_clear(void *memory, size_t size_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)memory;
+    if (rvli_host_pages_has(memory))
+        return; /* what is in it is nobody's */
     uintptr_t first = (base + page - 1) / page * page, last = (base + size_bytes) / page * page;
     if (size_bytes < CLEAR_PAGES_BYTES || madvise((void *)first, last - first, MADV_FREE) != 0 ||
         madvise((void *)first, last - first, MADV_DONTNEED) != 0) {

@@ -36,7 +36,7 @@ struct rvli_client {
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
     /* What it has: addresses of the machine's context and events, each with how often. */
     rvli_intmap memory;
-    uint64_t host_bytes;                  /* pinned */
+    uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
     uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
     rvli_marks *marks; /* what it has marked; NULL: nothing */
@@ -51,8 +51,8 @@ struct rvli_machine {
     char name[RVLI_WIRE_NAME_BYTES];
     rvli_client *clients;
     uint64_t host_limit_bytes;
-    uint64_t host_bytes;
-    uint64_t host_peak_bytes;
+    uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
+    rvli_machine_host host_peak;
     rvli_machine_refusal refused;
     uint64_t greeted; /* processes that have come */
     uint64_t marks_made;

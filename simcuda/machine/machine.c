@@ -421,9 +421,9 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
     return &machine->refused;
 }
 
-uint64_t rvli_machine_host_peak(const rvli_machine *machine)
+const rvli_machine_host *rvli_machine_host_peak(const rvli_machine *machine)
 {
-    return machine->host_peak_bytes;
+    return &machine->host_peak;
 }
 
 void rvli_machine_ended(rvli_machine *machine, int status)

@@ -22,17 +22,23 @@ typedef struct rvli_machine rvli_machine;
 typedef struct rvli_machine_options {
     const char *device;  /* a profile or a size */
     int gpus;            /* devices, from 1 to RVL_MAX_DEVICES */
-    uint64_t host_bytes; /* bound on pinned host memory; 0: none */
+    uint64_t host_bytes; /* bound on host memory; 0: none */
     const char *record;  /* path of the trace */
     const char *stage;   /* the stage that begins at once; NULL: none does */
     uint32_t world;      /* ranks of a job of which one alone runs; 0: all that there are run */
     bool keep_times;     /* for rvli_machine_take_times() */
 } rvli_machine_options;
 
+/* Host memory that all processes have together. */
+typedef struct rvli_machine_host {
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+} rvli_machine_host;
+
 /* The first request that did not fit. */
 typedef struct rvli_machine_refusal {
     uint64_t count; /* of all requests that did not fit */
-    int device;     /* RVL_NO_DEVICE: pinned host memory */
+    int device;     /* RVL_NO_DEVICE: host memory */
     uint64_t requested_bytes;
     uint64_t free_bytes;
     char process[RVLI_WIRE_TEXT_BYTES];
@@ -137,8 +143,8 @@ const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);
 /* The wall clock by the machine's. The caller takes it over, and clears it. */
 rvli_times rvli_machine_take_times(rvli_machine *machine);
 
-/* Most pinned host memory at one instant, all processes counted. */
-uint64_t rvli_machine_host_peak(const rvli_machine *machine);
+/* The instant with most host memory, all processes counted. */
+const rvli_machine_host *rvli_machine_host_peak(const rvli_machine *machine);
 
 /* Records how the command ended. status: as waitpid() has it. */
 void rvli_machine_ended(rvli_machine *machine, int status);

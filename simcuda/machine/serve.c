@@ -177,27 +177,34 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     return status;
 }
 
-static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t bytes)
+static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t kind,
+                            uint64_t bytes)
 {
-    uint64_t limit = machine->host_limit_bytes;
-    uint64_t left = limit == 0 ? UINT64_MAX - machine->host_bytes : limit - machine->host_bytes;
-    if (bytes > left) {
-        rvli_machine_tell_refusal(machine, client, RVL_NO_DEVICE, bytes, left, "pinned");
+    static const char *const names[] = {"pinned", "pageable"};
+    if (kind >= RVLI_WIRE_HOST_KINDS)
+        return RVL_ERR_INVALID;
+    uint64_t limit = machine->host_limit_bytes == 0 ? UINT64_MAX : machine->host_limit_bytes;
+    uint64_t *held = machine->host_bytes, all = held[RVLI_WIRE_PINNED] + held[RVLI_WIRE_PAGEABLE];
+    if (bytes > limit - all) {
+        rvli_machine_tell_refusal(machine, client, RVL_NO_DEVICE, bytes, limit - all, names[kind]);
         return RVL_ERR_HOST_OOM;
     }
-    client->host_bytes += bytes;
-    machine->host_bytes += bytes;
-    if (machine->host_bytes > machine->host_peak_bytes)
-        machine->host_peak_bytes = machine->host_bytes;
+    client->host_bytes[kind] += bytes;
+    held[kind] += bytes;
+    rvli_machine_host *peak = &machine->host_peak;
+    if (all + bytes > peak->pinned_bytes + peak->pageable_bytes)
+        *peak = (rvli_machine_host){held[RVLI_WIRE_PINNED], held[RVLI_WIRE_PAGEABLE]};
     return RVL_OK;
 }
 
-static void give_host(rvli_machine *machine, rvli_client *client, uint64_t bytes)
+static void give_host(rvli_machine *machine, rvli_client *client, uint64_t kind, uint64_t bytes)
 {
-    if (bytes > client->host_bytes)
-        bytes = client->host_bytes;
-    client->host_bytes -= bytes;
-    machine->host_bytes -= bytes;
+    if (kind >= RVLI_WIRE_HOST_KINDS)
+        return;
+    if (bytes > client->host_bytes[kind])
+        bytes = client->host_bytes[kind];
+    client->host_bytes[kind] -= bytes;
+    machine->host_bytes[kind] -= bytes;
 }
 
 /* What comes once on a device goes with the last process there. */
@@ -232,7 +239,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvl_device_get_memory(machine->context, request->device, &answer->free_bytes,
                                      &answer->total_bytes);
     case RVLI_WIRE_HOST_TAKE:
-        return take_host(machine, client, request->bytes);
+        return take_host(machine, client, request->id, request->bytes);
     case RVLI_WIRE_STAGE:
         rvli_marks_flat(machine, client, request);
         return RVL_OK;
@@ -358,7 +365,7 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
     else if (request->kind == RVLI_WIRE_POOL)
         note_pool(machine, client, request);
     else if (request->kind == RVLI_WIRE_HOST_GIVE)
-        give_host(machine, client, request->bytes);
+        give_host(machine, client, request->id, request->bytes);
     else if (request->kind == RVLI_WIRE_PART)
         rvli_meeting_part(machine, client, request->id, request->rank);
     else if (request->kind == RVLI_WIRE_TAKEN)
@@ -417,5 +424,6 @@ void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
             give_share(machine, client, device);
     rvli_nccl_take_back(machine, client);
     rvli_meeting_forget(machine, client);
-    give_host(machine, client, client->host_bytes);
+    for (uint64_t kind = 0; kind < RVLI_WIRE_HOST_KINDS; kind++)
+        give_host(machine, client, kind, client->host_bytes[kind]);
 }

@@ -27,6 +27,7 @@ TENSORS = {
     "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
     "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
 }
+HOST = {"torch": [("_reveille_host", "count", "host memory of tensors is not counted")]}
 RACES = {
     "torch.nn.parallel.distributed": [("_reveille_races", "watch", "DDP's first bucket goes early or late")],
     "torch._inductor.cudagraph_trees": [("_reveille_races", "watch_graphs", "whether code was compiled is not told")],
@@ -86,5 +87,6 @@ if os.environ.get("REVEILLE_MACHINE"):
     contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
     stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
     history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, *stages, *history, *contents))
+    host = [HOST] if os.environ.get("REVEILLE_KEEP_HOST") else []
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, *host, *stages, *history, *contents))
 _run_hidden()

@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 9u
+#define RVLI_WIRE_VERSION 10u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -37,6 +37,12 @@
  */
 #define RVLI_WIRE_KEEP_VARIABLE "REVEILLE_KEEP_CONTENTS"
 #define RVLI_WIRE_KEEP_USUAL ((size_t)1 << 20)
+
+/*
+ * Whether PyTorch's large tensors in host memory are counted: "all", or the size in bytes up to
+ * which they keep their content. Not set: they are not.
+ */
+#define RVLI_WIRE_HOST_VARIABLE "REVEILLE_KEEP_HOST"
 
 #define RVLI_WIRE_TEXT_BYTES 256 /* names of stages and programs, with their NUL */
 
@@ -58,8 +64,8 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_ALLOC,     /* device, bytes, text: the tag -> id */
     RVLI_WIRE_FREE,      /* id; no answer */
     RVLI_WIRE_MEMORY,    /* device -> free_bytes, total_bytes */
-    RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
-    RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
+    RVLI_WIRE_HOST_TAKE, /* bytes of host memory; id: rvli_wire_host */
+    RVLI_WIRE_HOST_GIVE, /* bytes, id: as it was taken; no answer */
     /* Marks of stages, with bytes: the process's wall clock then, in microseconds since 1970. */
     RVLI_WIRE_STAGE,        /* text: a flat stage of the process begins */
     RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; no answer */
@@ -116,6 +122,13 @@ typedef enum rvli_wire_kind {
 
     RVLI_WIRE_AWAY, /* bytes 1: the process leaves its devices, 0: it comes back (away.c) */
 } rvli_wire_kind;
+
+/* Host memory that a process takes. */
+typedef enum rvli_wire_host {
+    RVLI_WIRE_PINNED, /* or registered */
+    RVLI_WIRE_PAGEABLE,
+    RVLI_WIRE_HOST_KINDS,
+} rvli_wire_host;
 
 /* How a rank takes part in an operation. */
 typedef enum rvli_wire_come {

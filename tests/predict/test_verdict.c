@@ -99,7 +99,7 @@ static const row rows[] = {
      false},
     {RAN "refuse 1 p 0 host 209715200 1048576 pinned\nended 4 p 0 exit=1\n",
      RVL_VERDICT_OUT_OF_MEMORY,
-     "out of memory: p/pinned asked for 200.0 MiB of pinned host memory with 1.0 MiB free, in "
+     "out of memory: p/pinned asked for 200.0 MiB of host memory with 1.0 MiB free, in "
      "start; the command failed with exit status 1",
      1, 0, false},
     /* It asks for less, marks a stage, or ends well: it has survived. */

@@ -119,7 +119,7 @@ static void what_is_told_of_one_that_is_well(void **state)
     assert_int_equal(check_apart("c.json"), 0);
     check_printed("2 stages, 0 failed\n");
     check_printed("  pins on h200: fits after 1 refusal that the program survived, with ");
-    check_printed("/pinned asked for 2.0 MiB of pinned host memory with 1.0 MiB free, in run\n");
+    check_printed("/pinned asked for 2.0 MiB of host memory with 1.0 MiB free, in run\n");
     check_contains(shown, "reveille: check reads on h200: the program read once what only a kernel "
                           "would have written");
 }

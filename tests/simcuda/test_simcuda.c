@@ -156,8 +156,7 @@ static void pinned_memory_is_bounded(void **state)
     assert_int_equal(printed(1), OUT_OF_MEMORY);
     assert_int_equal(printed(2), 0);
     assert_int_equal(printed(3), OUT_OF_MEMORY);
-    check_printed(
-        "]/pinned asked for 516.0 KiB of pinned host memory with 512.0 KiB free, in run\n");
+    check_printed("]/pinned asked for 516.0 KiB of host memory with 512.0 KiB free, in run\n");
 }
 
 static void device_memory_faults(void **state)

@@ -40,6 +40,7 @@ for program in torch_memory torch_tensors torch_backward; do
 done
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_assumed.py" "$build/cli/reveille"
+timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_host.py" "$build/cli/reveille"
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/twenty.py" "$build/cli/reveille" --times 3 ddp1
 operators() {
     timeout 1800 "$build/cli/reveille" run --attribution=off --keep-contents 32MiB -- "$environment/bin/python" \
