@@ -201,9 +201,9 @@ static void lose_unreached(const char *name)
              "start both in one: without `unshare --net`, in containers with the same --network");
 }
 
-static rvl_status open_locked(void)
+static rvl_status open_locked(bool marks)
 {
-    rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
+    rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION, .id = marks};
     rvli_wire_answer answer;
     if (machine >= 0)
         return RVL_OK;
@@ -233,12 +233,22 @@ static rvl_status open_locked(void)
     return status;
 }
 
-rvl_status rvli_client_open(void)
+static rvl_status open_for(bool marks)
 {
     pthread_mutex_lock(&mutex);
-    rvl_status status = open_locked();
+    rvl_status status = open_locked(marks);
     pthread_mutex_unlock(&mutex);
     return status;
+}
+
+rvl_status rvli_client_open(void)
+{
+    return open_for(false);
+}
+
+rvl_status rvli_client_open_to_mark(void)
+{
+    return open_for(true);
 }
 
 const char *rvli_client_name(void)
@@ -255,7 +265,7 @@ static rvl_status send_for(const rvli_wire_request *request, rvli_wire_answer *a
                            int *file_out)
 {
     pthread_mutex_lock(&mutex);
-    rvl_status status = open_locked();
+    rvl_status status = open_locked(request->kind == RVLI_WIRE_STAGE);
     if (status == RVL_OK)
         status = exchange(request, answer_out, file_out);
     pthread_mutex_unlock(&mutex);

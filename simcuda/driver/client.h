@@ -19,6 +19,9 @@
 /* Opens the connection if there is none. RVL_ERR_NO_DRIVER: there is no machine, which is told. */
 rvl_status rvli_client_open(void);
 
+/* The same, of a process that marks stages: it has not used CUDA by that. */
+rvl_status rvli_client_open_to_mark(void);
+
 /* What the machine calls this process, as its traces do; "" before it is open. */
 const char *rvli_client_name(void);
 

@@ -30,6 +30,7 @@ struct rvli_client {
     int file;
     pid_t pid;
     bool greeted;
+    bool user; /* it has come for more than to mark stages */
     bool away; /* off its devices: what it has there is paused */
     rvl_process process;
     uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
@@ -54,7 +55,7 @@ struct rvli_machine {
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
     rvli_machine_host host_peak;
     rvli_machine_refusal refused;
-    uint64_t greeted; /* processes that have come */
+    uint64_t users; /* processes that have used CUDA, or NVML */
     uint64_t marks_made;
     rvli_known_name *names; /* that they have been given */
     rvli_meeting *meetings;

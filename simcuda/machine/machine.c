@@ -398,7 +398,7 @@ int rvli_machine_gpus(const rvli_machine *machine)
 
 uint64_t rvli_machine_processes(const rvli_machine *machine)
 {
-    return machine->greeted;
+    return machine->users;
 }
 
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine)

@@ -121,7 +121,7 @@ void rvli_machine_look(rvli_machine *machine, rvli_machine_view *views_out);
 /* How many devices it has. */
 int rvli_machine_gpus(const rvli_machine *machine);
 
-/* How many processes have come so far. 0: none has used CUDA, or NVML. */
+/* How many processes have used CUDA, or NVML, so far. Marking stages is no use of them. */
 uint64_t rvli_machine_processes(const rvli_machine *machine);
 
 /* How many processes found no place, for lack of descriptors. */

@@ -96,6 +96,18 @@ static uint64_t free_bytes(rvli_machine *machine, int device)
 
 /* ---- Requests ---- */
 
+static void count_user(rvli_machine *machine, rvli_client *client)
+{
+    machine->users += !client->user;
+    client->user = true;
+}
+
+static bool is_mark(const rvli_wire_request *request)
+{
+    return request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENTER ||
+           request->kind == RVLI_WIRE_LEAVE;
+}
+
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
                         const rvli_wire_request *request, rvli_wire_answer *answer)
 {
@@ -105,7 +117,8 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
         return RVL_ERR_HOST_OOM;
     rvl_status status = rvl_process_define(machine->context, client->name, &client->process);
     client->greeted = status == RVL_OK;
-    machine->greeted += client->greeted;
+    if (client->greeted && request->id == 0) /* else it has come to mark stages */
+        count_user(machine, client);
     answer->count = (uint32_t)machine->gpus;
     memcpy(answer->text, client->name, sizeof answer->text);
     return status;
@@ -394,6 +407,8 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
     if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_LAST ||
         client->greeted == first)
         return RVLI_CLIENT_END;
+    if (!first && !is_mark(request))
+        count_user(machine, client);
     if (rvli_client_is_quiet(request)) {
         take_note(machine, client, request);
         note_time(machine);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Ranges of torch.profiler.record_function and of TRL's profiler as stages, as NVTX's are (simcuda/driver/stages.c)."""
+"""Ranges of torch.profiler.record_function, and phases of TRL and verl, as stages, as NVTX's are (simcuda/driver/stages.c)."""
 
+import contextlib
 import ctypes
 import os
 
@@ -19,17 +20,48 @@ def watch_trl(profiling):
     _follow(profiling.ProfilingContext)
 
 
+def watch_verl(profiling):
+    """A module of verl.utils.profiler was imported: its trainer times its phases by marked_timer (`verl.gen`)."""
+    begin, end = _marks()
+    timed = profiling.marked_timer
+
+    @contextlib.contextmanager
+    def marked_timer(name, *args, **kwargs):
+        stage = begin(f"verl.{name}")
+        try:
+            with timed(name, *args, **kwargs):
+                yield
+        finally:
+            end(stage)
+
+    profiling.marked_timer = marked_timer
+
+
+def _marks():
+    """What begins a range and answers its number, and what ends the range of a number. 0: it is no stage."""
+    driver = ctypes.PyDLL(_DRIVER)
+    enter, leave = driver.rvli_simulated_enter, driver.rvli_simulated_leave
+    enter.restype, enter.argtypes = ctypes.c_uint64, (ctypes.c_char_p,)
+    leave.restype, leave.argtypes = None, (ctypes.c_uint64,)
+
+    def begin(range_name):
+        name = range_name[len(_PREFIX) :].encode("utf-8", "replace") if range_name.startswith(_PREFIX) else b""
+        return enter(name) if 0 < len(name) <= _NAME_BYTES and b"\0" not in name else 0
+
+    def end(stage):
+        if stage:
+            leave(stage)
+
+    return begin, end
+
+
 def _follow(ranges):
     """A class of context managers with a name."""
-    driver = ctypes.PyDLL(_DRIVER)
-    begin, end = driver.rvli_simulated_enter, driver.rvli_simulated_leave
-    begin.restype, begin.argtypes = ctypes.c_uint64, (ctypes.c_char_p,)
-    end.restype, end.argtypes = None, (ctypes.c_uint64,)
+    begin, end = _marks()
     entered, left = ranges.__enter__, ranges.__exit__
 
     def enter(self):
-        name = self.name[len(_PREFIX) :].encode("utf-8", "replace") if self.name.startswith(_PREFIX) else b""
-        self._reveille_stage = begin(name) if 0 < len(name) <= _NAME_BYTES and b"\0" not in name else 0
+        self._reveille_stage = begin(self.name)
         return entered(self)
 
     def leave(self, *error):
@@ -37,7 +69,6 @@ def _follow(ranges):
             return left(self, *error)
         finally:
             stage, self._reveille_stage = getattr(self, "_reveille_stage", 0), 0
-            if stage:
-                end(stage)
+            end(stage)
 
     ranges.__enter__, ranges.__exit__ = enter, leave

@@ -20,6 +20,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STAGES = {
     "torch.autograd.profiler": [("_reveille_stages", "watch", "record_function makes no stages")],
     "trl.extras.profiling": [("_reveille_stages", "watch_trl", "TRL's phases make no stages")],
+    **{
+        f"verl.utils.profiler.{part}": [("_reveille_stages", "watch_verl", "verl's phases make no stages")]
+        for part in ("performance", "nvtx_profile")
+    },
 }
 LIBRARIES = {"torch": [("_reveille_libraries", "settle", "libraries that it looks up may not be found")]}
 REFUSALS = {"torch": [("_reveille_refusals", "watch", "lines of refused requests are not known")]}

@@ -56,8 +56,8 @@ static inline uint32_t rvli_wire_network(void)
 }
 
 typedef enum rvli_wire_kind {
-    RVLI_WIRE_HELLO = 1, /* bytes: the version; text: the program; with ranks 1,
-                            rank: its launcher's. -> count: devices */
+    RVLI_WIRE_HELLO = 1, /* bytes: the version; id: 1: to mark stages; text: the program; with ranks
+                            1, rank: its launcher's. -> count: devices */
     RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none;
                             streams_bytes, graph_bytes, kernel_bytes: of the profile */
     RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there for a context */
