@@ -281,11 +281,14 @@ static rvli_value *repeat(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* .transpose(0, 1).reshape(-1, 1) */
+/* .transpose(0, 1).reshape(-1, 1): a column, so its gradient is summed along rows of the product,
+ * without partial sums. */
 static rvli_value *by_experts(rvli_graph *g, rvli_value *const *x)
 {
+    rvli_shape shape = x[0]->shape;
+    shape.width = 1;
     rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
-    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
 static void scatter_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,

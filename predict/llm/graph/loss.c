@@ -122,7 +122,7 @@ static rvli_value *chunked(rvli_graph *g, rvli_value *hidden)
 {
     uint64_t each = (g->t->tokens + g->t->options->loss_chunks - 1) / g->t->options->loss_chunks;
     rvli_value *loss = NULL;
-    for (uint64_t begin = 0; begin < g->t->tokens && !g->stopped; begin += each) {
+    for (uint64_t begin = 0; hidden != NULL && begin < g->t->tokens && !g->stopped; begin += each) {
         uint64_t rest = g->t->tokens - begin;
         rvli_value *part = chunk_of(g, hidden, (uint32_t)(begin / each), rest < each ? rest : each);
         rvli_value *logits = rvli_head(g, part);
