@@ -8,7 +8,7 @@
     python bench/gpu/vllm_to_nothing.py OUT.json [--model 7b] [--ways own,driver,reveille] [--cycles 3]
 
 Weights are random (Qwen2.5-7B's shape). The tokens of greedy decoding and a sum of every parameter are compared after each cycle.
-What the card holds is what NVML says, since a process that is off the card has no answer. Needs vLLM 0.24 or 0.33, and the
+What the card holds is what NVML tells another process, since one that is off the card has no answer. Needs vLLM 0.24 or 0.33, and the
 Python package. What is beside the process on the card is subtracted. Seconds are of each part.
 """
 
@@ -35,24 +35,27 @@ TOKENS = 32
 STEPS = ("Lock", "Checkpoint", "Restore", "Unlock")
 
 
-class Memory(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+USED = """
+import ctypes
+nvml, device, memory = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(device, memory) == 0
+print(memory[2])
+"""  # total, free, used
 
 
 class Card:
-    """What NVML says of device 0, beyond what was there before this process used it."""
+    """What NVML says of device 0, beyond what was there before this process used it.
+
+    Another process asks: an NVML that was begun before the process left its card does not return until it is back.
+    """
 
     def __init__(self):
-        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        self.device = ctypes.c_void_p()
-        assert self.nvml.nvmlInit_v2() == 0
-        assert self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) == 0
         self.before = self._used()
 
     def _used(self):
-        memory = Memory()
-        assert self.nvml.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) == 0
-        return memory.used
+        return int(subprocess.run([sys.executable, "-c", USED], check=True, capture_output=True, text=True).stdout)
 
     def bytes(self):
         return self._used() - self.before
