@@ -339,7 +339,8 @@ static void a_fault_in_a_text_is_told_with_its_line(void **state)
          "line 3: an operator is called with more or fewer arguments than it has"},
         {"def decoder_layer(x):\n    return decoder_layer(x, x)\n",
          "line 3: a function is called with more or fewer arguments than it has"},
-        {"def decoder_layer(x):\n    a, b = x\n", "line 2: several names take what a call gives, or a value each"},
+        {"def decoder_layer(x):\n    a, b = x\n",
+         "line 2: several names take what a call gives, or a value each"},
         {"# nothing\n  def decoder_layer(x):\n",
          "line 2: a line is indented, and belongs to nothing"},
     };

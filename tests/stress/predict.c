@@ -82,6 +82,9 @@ static void compare_step(owner *o, rvl_model_step *step)
         size_t pieces = CALL(by, rvl_model_step_allocation_count, step, (rvl_model_term)term);
         EXPECT(by, bytes > 0 || pieces == 0, true);
         EXPECT(by, CALL(by, rvl_model_step_tag, step, (rvl_model_term)term) != NULL, true);
+        rvl_model_doubt doubt = CALL(by, rvl_model_step_doubt, step, (rvl_model_term)term);
+        EXPECT(by, doubt != RVL_MODEL_DOUBT_ASSUMED || pieces > 0, true);
+        EXPECT(by, doubt != RVL_MODEL_DOUBT_LEFT_OUT || bytes == 0, true);
         allocations += pieces;
     }
     for (size_t i = 0; i < count; i++)
