@@ -51,8 +51,8 @@ typedef struct stack_facts {
 typedef struct tensor_facts {
     uint16_t tag;
     uint16_t module;
-    bool is_private; /* in a pool of a graph */
-    uint32_t phase;  /* of a tensor without a stack: of `observed.phases` + 1 */
+    bool of_graphs; /* in a pool of them */
+    uint32_t phase; /* of a tensor without a stack: of `observed.phases` + 1 */
 } tensor_facts;
 
 typedef struct finder {
@@ -64,6 +64,7 @@ typedef struct finder {
     uint8_t *kinds;      /* by frame */
     stack_facts *stacks; /* by stack */
     tensor_facts *facts; /* by tensor */
+    bool *graphs;        /* by pool: CUDA graphs were captured into it */
     rvli_snapshot_piece tags[TAGS_MAX];
     uint32_t tag_count;
     uint64_t work;
@@ -263,13 +264,13 @@ static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor
     return stack->forward || tensor->end <= end_of(from, next) ? TAG_ACTIVATIONS : TAG_OTHER;
 }
 
-/* The pool of a segment that an address is in at the end; 0: a common one. */
-static bool in_private_pool(const finder *from, uint64_t addr, uint32_t begin)
+/* By what an entry says, else by the segment that an address is in at the end. */
+static bool in_graphs(const finder *from, uint64_t addr, uint32_t begin)
 {
     const rvli_recording *recording = from->recording;
     uint32_t low = 0, high = recording->segment_count;
     if (begin > 0 && begin <= recording->event_count && recording->events[begin - 1].has_pool)
-        return recording->events[begin - 1].pool > 0;
+        return from->graphs[recording->events[begin - 1].pool];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (recording->segments[middle].addr <= addr)
@@ -280,7 +281,7 @@ static bool in_private_pool(const finder *from, uint64_t addr, uint32_t begin)
     if (low == 0 || addr - recording->segments[low - 1].addr >= recording->segments[low - 1].size)
         return false;
     const rvli_segment_row *segment = &recording->segments[low - 1];
-    return segment->pool > 0 && begin >= segment->since;
+    return begin >= segment->since && from->graphs[segment->pool];
 }
 
 static void look_at_tensor(finder *from, uint32_t index)
@@ -290,10 +291,10 @@ static void look_at_tensor(finder *from, uint32_t index)
     const stack_facts *stack = facts_of_stack(from, tensor->stack);
     uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
     const rvli_phase *phase = rvli_observed_phase(&from->observed, instant);
-    facts->is_private = in_private_pool(from, tensor->addr, tensor->begin);
+    facts->of_graphs = in_graphs(from, tensor->addr, tensor->begin);
     if (stack->place.own == 0 && phase != NULL && phase->file.length > 0)
         facts->phase = (uint32_t)(phase - from->observed.phases) + 1;
-    if (facts->is_private)
+    if (facts->of_graphs)
         facts->tag = TAG_GRAPHS;
     else if (tag_of_label(from, tensor->label, &facts->tag))
         return;
@@ -446,13 +447,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* What pools of graphs have, all of it: nothing else may use what is free there. */
-static uint64_t private_bytes(const finder *from, uint32_t instant)
+static uint64_t graph_bytes(const finder *from, uint32_t instant)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < from->tensors.mapped_count; i++) {
         const rvli_mapped *mapped = &from->tensors.mapped[i];
         if (mapped->begin <= instant && mapped->end > instant &&
-            in_private_pool(from, mapped->addr, mapped->begin))
+            in_graphs(from, mapped->addr, mapped->begin))
             bytes += mapped->size;
     }
     return bytes;
@@ -460,12 +461,12 @@ static uint64_t private_bytes(const finder *from, uint32_t instant)
 
 /* What is reserved and no tensor: it is laid out so that the sum is right in every case. */
 static rvl_status add_rest(sums *parts, const rvli_bytes *bytes, uint64_t tensors,
-                           uint64_t private_rounding)
+                           uint64_t graph_rounding)
 {
     uint64_t rest = bytes->reserved > tensors ? bytes->reserved - tensors : 0;
     uint64_t rounding =
         bytes->allocated > bytes->requested ? bytes->allocated - bytes->requested : 0;
-    rounding = rounding > private_rounding ? rounding - private_rounding : 0;
+    rounding = rounding > graph_rounding ? rounding - graph_rounding : 0;
     rounding = least(rounding, rest);
     uint64_t pending = least(bytes->pending, rest - rounding);
     rvl_status status = add(parts, (struct sum){.bytes = rounding, .tag = TAG_ROUNDED});
@@ -522,7 +523,7 @@ static rvl_status add_calls(const finder *from, uint32_t index, sums *calls)
 static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums *lines, sums *calls)
 {
     rvl_status status = RVL_OK;
-    uint64_t private_rounding = 0, tensors = 0;
+    uint64_t graph_rounding = 0, tensors = 0;
     for (uint32_t i = 0; i < from->tensors.count && status == RVL_OK; i++) {
         const rvli_snapshot_tensor *tensor = &from->tensors.list[i];
         const tensor_facts *facts = &from->facts[i];
@@ -531,8 +532,8 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
         status = add(lines, line_of(from, i));
         if (status == RVL_OK && facts->tag == TAG_ACTIVATIONS)
             status = add_calls(from, i, calls);
-        if (facts->is_private) {
-            private_rounding += (ROUNDING - tensor->size % ROUNDING) % ROUNDING;
+        if (facts->of_graphs) {
+            graph_rounding += (ROUNDING - tensor->size % ROUNDING) % ROUNDING;
             continue;
         }
         tensors += tensor->size;
@@ -544,10 +545,10 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
     /* With other settings the model may have less reserved than was recorded. */
     uint64_t reserved = held->bytes.reserved;
     uint64_t graphs =
-        least(private_bytes(from, held->instant), reserved > tensors ? reserved - tensors : 0);
+        least(graph_bytes(from, held->instant), reserved > tensors ? reserved - tensors : 0);
     if (graphs > 0 && status == RVL_OK)
         status = add(parts, (struct sum){.bytes = graphs, .tag = TAG_GRAPHS});
-    return status == RVL_OK ? add_rest(parts, &held->bytes, tensors + graphs, private_rounding)
+    return status == RVL_OK ? add_rest(parts, &held->bytes, tensors + graphs, graph_rounding)
                             : status;
 }
 
@@ -590,8 +591,13 @@ static rvl_status begin(finder *from)
     from->kinds = rvli_frames_kinds(from->pickle);
     from->stacks = calloc(from->pickle->stack_count + (size_t)1, sizeof *from->stacks);
     from->facts = calloc(from->tensors.count + (size_t)1, sizeof *from->facts);
-    return from->kinds != NULL && from->stacks != NULL && from->facts != NULL ? RVL_OK
-                                                                              : RVL_ERR_HOST_OOM;
+    from->graphs = calloc(from->pickle->pool_count + (size_t)1, sizeof *from->graphs);
+    for (uint32_t i = 1; from->graphs != NULL && i < from->pickle->pool_count; i++)
+        from->graphs[i] = rvli_observed_graphs(&from->observed, from->pickle->pools[i]);
+    return from->kinds != NULL && from->stacks != NULL && from->facts != NULL &&
+                   from->graphs != NULL
+               ? RVL_OK
+               : RVL_ERR_HOST_OOM;
 }
 
 /* ---- Windows ---- */
@@ -723,6 +729,7 @@ rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options
     free(from.kinds);
     free(from.stacks);
     free(from.facts);
+    free(from.graphs);
     rvli_tensors_clear(&from.tensors);
     rvli_observed_clear(&from.observed);
     return status;

@@ -86,7 +86,7 @@ static size_t count_addresses(rvli_snapshot_piece list)
 
 static rvl_status make_room(const rvli_recording *recording, rvli_observed *observed)
 {
-    size_t phases = 0, modules = 0, seen = 0, marks = 0;
+    size_t phases = 0, modules = 0, seen = 0, marks = 0, graphs = 0;
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
         rvli_snapshot_piece rest;
         if (!is_ours(recording, i, &rest))
@@ -96,13 +96,15 @@ static rvl_status make_room(const rvli_recording *recording, rvli_observed *obse
         modules += is(word, "module") ? 1 : 0;
         seen += is(word, "seen") ? count_addresses(rest) : 0;
         marks += is(word, "mark") ? 1 : 0;
+        graphs += is(word, "graphs") ? 1 : 0;
     }
     observed->phases = calloc(phases + 1, sizeof *observed->phases);
     observed->modules = calloc(modules + 1, sizeof *observed->modules);
     observed->seen = calloc(seen + 1, sizeof *observed->seen);
     observed->marks = calloc(marks + 1, sizeof *observed->marks);
+    observed->graphs = calloc(graphs + 1, sizeof *observed->graphs);
     return observed->phases != NULL && observed->modules != NULL && observed->seen != NULL &&
-                   observed->marks != NULL
+                   observed->marks != NULL && observed->graphs != NULL
                ? RVL_OK
                : RVL_ERR_HOST_OOM;
 }
@@ -129,6 +131,22 @@ static void read_module(rvli_observed *observed, rvli_snapshot_piece rest)
     module.file = rest;
     if (module.first > 0 && module.last >= module.first && module.name.length > 0)
         observed->modules[observed->module_count++] = module;
+}
+
+static void read_graphs(rvli_observed *observed, rvli_snapshot_piece rest)
+{
+    observed->graphs_told = true;
+    rvli_pool_id pool = {.first = number_of(next_word(&rest)), .second = number_of(rest)};
+    if (pool.first != 0 || pool.second != 0)
+        observed->graphs[observed->graph_count++] = pool;
+}
+
+static int by_pool(const void *a, const void *b)
+{
+    const rvli_pool_id *left = a, *right = b;
+    if (left->first != right->first)
+        return left->first < right->first ? -1 : 1;
+    return (left->second > right->second) - (left->second < right->second);
 }
 
 static int by_number(const void *a, const void *b)
@@ -257,7 +275,10 @@ rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *ob
             read_phase(&observed, rest, recording->event_count);
         else if (is(word, "module"))
             read_module(&observed, rest);
+        else if (is(word, "graphs"))
+            read_graphs(&observed, rest);
     }
+    qsort(observed.graphs, observed.graph_count, sizeof *observed.graphs, by_pool);
     qsort(observed.phases, observed.phase_count, sizeof *observed.phases, by_number);
     find_begins(recording, &observed);
     for (uint32_t i = 0; i < recording->annotation_count; i++) {
@@ -281,6 +302,7 @@ void rvli_observed_clear(rvli_observed *observed)
     free(observed->seen);
     free(observed->modules);
     free(observed->marks);
+    free(observed->graphs);
     *observed = (rvli_observed){0};
 }
 
@@ -296,6 +318,13 @@ uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us)
     }
     return low > 0 && observed->marks[low - 1].us == us ? observed->marks[low - 1].instant
                                                         : UINT32_MAX;
+}
+
+/* Only a capture that is given no pool makes one with a first number. */
+bool rvli_observed_graphs(const rvli_observed *observed, rvli_pool_id pool)
+{
+    return !observed->graphs_told || pool.first != 0 ||
+           bsearch(&pool, observed->graphs, observed->graph_count, sizeof pool, by_pool) != NULL;
 }
 
 const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant)

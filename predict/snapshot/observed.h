@@ -12,6 +12,8 @@
  *   reveille:module FIRST LAST NAME FILE          the lines of a class of modules
  *   reveille:mark NUMBER TIME                     a stage begins or ends where that phase begins;
  * in hexadecimal microseconds of the mark's own clock
+ *   reveille:graphs FIRST SECOND                  a private pool that a CUDA graph was captured
+ * into reveille:graphs                               all of them are told
  *
  * A blank ends a word, and FILE is the rest. LINE, NAME and FILE are those of the program's line
  * that called backward or the step; 0, - and - where there is none. What is not so is passed over.
@@ -64,7 +66,9 @@ typedef struct rvli_observed {
     rvli_snapshot_seen *seen; /* by address, then instant */
     rvli_module *modules;
     rvli_snapshot_mark *marks; /* by time */
-    size_t phase_count, seen_count, module_count, mark_count;
+    rvli_pool_id *graphs;      /* pools that CUDA graphs were captured into */
+    bool graphs_told;          /* no other pool has graphs */
+    size_t phase_count, seen_count, module_count, mark_count, graph_count;
 } rvli_observed;
 
 /* RVL_OK or RVL_ERR_HOST_OOM. After RVL_OK the caller clears it. */
@@ -73,6 +77,12 @@ void rvli_observed_clear(rvli_observed *observed);
 
 /* The instant of the mark that was made at that time, the last of several; UINT32_MAX: none was. */
 uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us);
+
+/*
+ * Whether a pool has CUDA graphs. torch.cuda.MemPool makes private pools for anything; where the
+ * file does not say which ones have graphs, each may.
+ */
+bool rvli_observed_graphs(const rvli_observed *observed, rvli_pool_id pool);
 
 /* The phase that an instant lies in; NULL: none is known. */
 const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant);

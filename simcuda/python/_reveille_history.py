@@ -140,6 +140,7 @@ class History:
         self.phases: Any = collections.deque(maxlen=NOTES_MOST)  # number, kind, place
         self.seen: Any = collections.deque(maxlen=4096)  # number, tag, addresses
         self.marks: Any = collections.deque(maxlen=NOTES_MOST)  # number, time
+        self.graphs: set = set()  # pools that CUDA graphs were captured into
         self.between = False  # no pass of backward and no step of an optimizer goes on
         self.marked = _MARKED(self.mark)
         self.number, self.depth = 0, 0
@@ -197,6 +198,7 @@ class History:
         made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in (*self.seen, *seen_last)]
         made += [f"mark {number} {us:x}" for number, us in self.marks]
         made += [f"module {first} {last} {name} {file}" for first, last, name, file in self.classes()]
+        made += ["graphs", *(f"graphs {first} {second}" for first, second in list(self.graphs))]
         return [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in made]
 
     def classes(self):
@@ -343,6 +345,7 @@ def begin(_module):
         return
     history = History()
     _follow_modules(history)
+    _follow_captures(history)
     engine = torch.autograd._engine_run_backward
     torch.autograd._engine_run_backward = history.backward(engine)
     from torch.optim import optimizer
@@ -369,6 +372,18 @@ def _follow_modules(history):
         follow(owner)
 
     module.Module.__setstate__ = restore_and_follow
+
+
+def _follow_captures(history):
+    """A pool that is given to a capture has graphs. One that a capture makes shows it by its number."""
+    begin_capture = torch.cuda.CUDAGraph.capture_begin
+
+    def capture_begin(graph, pool=None, *args, **kwargs):
+        if pool is not None:
+            history.graphs.add(tuple(pool))
+        return begin_capture(graph, pool, *args, **kwargs)
+
+    torch.cuda.CUDAGraph.capture_begin = capture_begin
 
 
 def _finish_before_exit(history):

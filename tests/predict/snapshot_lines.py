@@ -228,14 +228,21 @@ def test_labels_come_first(command, _):
 
 
 def test_pools_of_graphs_are_whole(command, _):
+    """A private pool is one of graphs, unless the file says which pools are. A capture makes those with a first number."""
     trace = Trace(20 * MIB)
-    kept, gone = trace.alloc(MIB + 100, PROGRAM), trace.alloc(2 * MIB, PROGRAM)
+    served = frame("_allocate_kv_cache", "venv/lib/python3.12/site-packages/vllm/runner.py", 7)
+    kept, gone = trace.alloc(MIB + 100, served, PROGRAM), trace.alloc(2 * MIB, PROGRAM)
     trace.free(gone)
     block = {"address": X, "size": MIB + 512, "requested_size": kept[1], "state": "active_allocated", "frames": [PROGRAM]}
     rest = {"address": X + MIB + 512, "size": 19 * MIB - 512, "requested_size": 0, "state": "inactive", "frames": []}
-    segment = {"device": 0, "address": X, "total_size": 20 * MIB, "stream": 0, "segment_pool_id": (0, 1),
-               "segment_type": "large", "is_expandable": False, "frames": [], "blocks": [block, rest]}
-    same(parts(made(command, trace.entries, [segment])), {("graphs", None): 20 * MIB}, "a private pool")
+    graphs, other = {("graphs", None): 20 * MIB}, {("KV cache", None): MIB + 100, ("tensors", None): 2 * MIB, ("rounding", None): 412}
+    for pool, told, expected in (((0, 1), None, graphs), ((0, 1), ["graphs 0 1"], graphs), ((0, 1), ["graphs"], other),
+                                 ((0, 2), ["graphs 0 3", "graphs 0 1", "graphs"], other), ((3, 0), ["graphs"], graphs),
+                                 ((0, 0), ["graphs 0 0"], other), ((0, 2), ["graphs 0 3", "graphs 0 2", "graphs"], graphs)):
+        segment = {"device": 0, "address": X, "total_size": 20 * MIB, "stream": 0, "segment_pool_id": pool,
+                   "segment_type": "large", "is_expandable": False, "frames": [], "blocks": [block, rest]}
+        notes = [note(each) for each in told or ()]
+        same(parts(made(command, trace.entries, [segment], notes)), expected, f"pool {pool} with {told}")
 
 
 def test_functions_say_what_memory_is_for(command, _):
@@ -256,7 +263,7 @@ def test_what_is_odd_is_passed_over(command, _):
     trace.label = "rvl:99999999999999999999"
     trace.alloc(MIB, PROGRAM)
     notes = [note(each) for each in ("", "phase", "phase x backward", "seen", "seen 1", "seen 1 weights ,,zz,", "module 9 2 A /a",
-                                     "module", "what 3", "phase 0 backward 0 - -")]
+                                     "module", "what 3", "phase 0 backward 0 - -", "graphs x", "graphs 0 99999999999")]
     same(parts(made(command, trace.entries, annotations=notes)), {("tensors", None): MIB}, "odd notes")
 
 

@@ -106,6 +106,38 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+# A pool is one of graphs if a graph was captured into it. vLLM and the like keep weights and caches in pools, too.
+POOLS = """
+import torch
+
+class Cache:
+    def allocate_kv_cache(self):
+        return torch.zeros(24 << 20, dtype=torch.uint8, device="cuda")
+
+pool, handle = torch.cuda.MemPool(), torch.cuda.graph_pool_handle()
+with torch.cuda.use_mem_pool(pool):
+    model = torch.nn.Linear(4096, 2048, bias=False).cuda()
+    cache = Cache().allocate_kv_cache()
+fixed = torch.zeros(16, 4096, device="cuda")
+with torch.no_grad():
+    model(fixed)
+    graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graphs[0], pool=handle):
+        kept = torch.zeros(22 << 20, dtype=torch.uint8, device="cuda")
+    with torch.cuda.graph(graphs[1]):
+        more = torch.zeros(26 << 20, dtype=torch.uint8, device="cuda")
+for pool in torch.cuda.memory_snapshot():
+    print("pool", pool["segment_pool_id"], pool["total_size"])
+"""
+
+
+def pools_are_named_by_what_is_in_them(command):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", POOLS], stdout=subprocess.PIPE, text=True, check=True)
+    parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout.splitlines()[-1])["holders"][0]["at_peak"]}
+    print(done.stdout.splitlines()[:-1], parts)
+    return [parts[tag] >> 20 for tag in ("weights", "KV cache", "graphs")] == [32, 24, 48]
+
+
 # A step is known when it is over.
 STEPPED = """
 import os, signal
@@ -131,6 +163,7 @@ def is_not_followed_when_killed(command):
 
 
 def main(command):
+    assert pools_are_named_by_what_is_in_them(command)
     assert is_followed_to_its_last_step(command)
     assert is_not_followed_when_killed(command)
     assert is_told_by_one_that_leaves(command)
