@@ -18,6 +18,7 @@ static int machine = -1;
 static uint64_t connection; /* the kernel's number of the socket, which no other ever has */
 static pid_t owner;         /* the process that opened it */
 static bool lost;
+static bool used_cuda; /* it has asked for more than to mark stages */
 static int devices;
 static char own_name[RVLI_WIRE_TEXT_BYTES]; /* as the machine calls this process */
 static void (*forget_all)(void);
@@ -54,6 +55,7 @@ static void in_child(void)
         close(machine);
     machine = -1;
     lost = false;
+    used_cuda = false;
     pthread_mutex_init(&mutex, NULL);
     if (forget_all != NULL)
         forget_all();
@@ -205,6 +207,7 @@ static rvl_status open_locked(bool marks)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION, .id = marks};
     rvli_wire_answer answer;
+    used_cuda |= !marks;
     if (machine >= 0)
         return RVL_OK;
     if (lost)
@@ -233,22 +236,12 @@ static rvl_status open_locked(bool marks)
     return status;
 }
 
-static rvl_status open_for(bool marks)
-{
-    pthread_mutex_lock(&mutex);
-    rvl_status status = open_locked(marks);
-    pthread_mutex_unlock(&mutex);
-    return status;
-}
-
 rvl_status rvli_client_open(void)
 {
-    return open_for(false);
-}
-
-rvl_status rvli_client_open_to_mark(void)
-{
-    return open_for(true);
+    pthread_mutex_lock(&mutex);
+    rvl_status status = open_locked(false);
+    pthread_mutex_unlock(&mutex);
+    return status;
 }
 
 const char *rvli_client_name(void)
@@ -300,6 +293,19 @@ void rvli_client_post(const rvli_wire_request *request)
 {
     pthread_mutex_lock(&mutex);
     if (machine >= 0 && check() == RVL_OK && !send_request(request))
+        lose("the machine has ended", UNDER);
+    pthread_mutex_unlock(&mutex);
+}
+
+void rvli_client_mark(const rvli_wire_request *request)
+{
+    rvli_wire_request heard = *request;
+    rvli_wire_answer answer;
+    heard.ranks = 1;
+    pthread_mutex_lock(&mutex);
+    if (open_locked(true) == RVL_OK && !used_cuda)
+        (void)exchange(&heard, &answer, NULL);
+    else if (machine >= 0 && check() == RVL_OK && !send_request(request))
         lose("the machine has ended", UNDER);
     pthread_mutex_unlock(&mutex);
 }

@@ -19,8 +19,11 @@
 /* Opens the connection if there is none. RVL_ERR_NO_DRIVER: there is no machine, which is told. */
 rvl_status rvli_client_open(void);
 
-/* The same, of a process that marks stages: it has not used CUDA by that. */
-rvl_status rvli_client_open_to_mark(void);
+/*
+ * Tells a range's begin or end, of a process that has not used CUDA by that. One that never has may
+ * mark what other processes do at its word, so it waits until the machine has heard it.
+ */
+void rvli_client_mark(const rvli_wire_request *request);
 
 /* What the machine calls this process, as its traces do; "" before it is open. */
 const char *rvli_client_name(void);

@@ -41,19 +41,17 @@ static void tell(uint64_t us)
 /* A controller of workers marks as well, and may never use CUDA itself. */
 static void enter(uint64_t id, const char *name)
 {
-    if (rvli_client_open_to_mark() != RVL_OK)
-        return;
     rvli_wire_request request = {.kind = RVLI_WIRE_ENTER, .bytes = wall_us(), .id = id};
     snprintf(request.text, sizeof request.text, "%s", name);
-    rvli_client_post(&request);
+    rvli_client_mark(&request);
     tell(request.bytes);
 }
 
 static void leave(uint64_t id)
 {
-    uint64_t us = wall_us();
-    rvli_client_tell(RVLI_WIRE_LEAVE, us, id);
-    tell(us);
+    const rvli_wire_request request = {.kind = RVLI_WIRE_LEAVE, .bytes = wall_us(), .id = id};
+    rvli_client_mark(&request);
+    tell(request.bytes);
 }
 
 /* ---- Programs in Python: simcuda/python/_reveille_stages.py and the package reveille ---- */

@@ -287,7 +287,11 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_AWAY:
         return set_away(machine, client, request->bytes != 0);
     case RVLI_WIRE_ENTER:
+        rvli_marks_enter(machine, client, request);
+        return RVL_OK;
     case RVLI_WIRE_LEAVE:
+        rvli_marks_leave(machine, client, request);
+        return RVL_OK;
     case RVLI_WIRE_CONTEXT_GIVE:
     case RVLI_WIRE_REFUSED:
     case RVLI_WIRE_POOL:
@@ -306,13 +310,13 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE ||
-           request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_REFUSED ||
-           request->kind == RVLI_WIRE_POOL || request->kind == RVLI_WIRE_FREE ||
-           request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
-           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_ASSUMED ||
-           request->kind == RVLI_WIRE_RACE || request->kind == RVLI_WIRE_TAKEN ||
-           request->kind == RVLI_WIRE_WAITS;
+    bool range = request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE;
+    return (range && request->ranks == 0) || request->kind == RVLI_WIRE_CONTEXT_GIVE ||
+           request->kind == RVLI_WIRE_REFUSED || request->kind == RVLI_WIRE_POOL ||
+           request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
+           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
+           request->kind == RVLI_WIRE_ASSUMED || request->kind == RVLI_WIRE_RACE ||
+           request->kind == RVLI_WIRE_TAKEN || request->kind == RVLI_WIRE_WAITS;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */

@@ -7,10 +7,10 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, except for RVLI_WIRE_ENTER, RVLI_WIRE_LEAVE, RVLI_WIRE_CONTEXT_GIVE,
- * RVLI_WIRE_REFUSED, RVLI_WIRE_POOL, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
- * RVLI_WIRE_UNKNOWN, RVLI_WIRE_ASSUMED, RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody
- * waits for those.
+ * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_REFUSED, RVLI_WIRE_POOL,
+ * RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN, RVLI_WIRE_ASSUMED,
+ * RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody waits for those. For
+ * RVLI_WIRE_ENTER and RVLI_WIRE_LEAVE some wait, and some do not.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 10u
+#define RVLI_WIRE_VERSION 11u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -68,8 +68,9 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_HOST_GIVE, /* bytes, id: as it was taken; no answer */
     /* Marks of stages, with bytes: the process's wall clock then, in microseconds since 1970. */
     RVLI_WIRE_STAGE,        /* text: a flat stage of the process begins */
-    RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; no answer */
-    RVLI_WIRE_LEAVE,        /* id: it ends; no answer */
+    RVLI_WIRE_ENTER,        /* id, text: a range of the process begins, a stage; an answer where
+                               ranks is not 0 */
+    RVLI_WIRE_LEAVE,        /* id: it ends; an answer as there */
     RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
     RVLI_WIRE_ASSUMED,      /* bytes that a rule made up; text: the line that asked; no answer */
     RVLI_WIRE_RACE,         /* text: what a card may do instead of what is done here; no answer */
