@@ -43,7 +43,7 @@
 #define DEEPSEEK (RVLI_DEEPSEEK | RVLI_OR_DENSE)
 
 /* Cohere's layers are one block: attention and MLP side by side, behind one norm. */
-#define COHERE (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM | RVLI_SCALED_LOGITS)
+#define COHERE (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM)
 
 static const rvli_family families[] = {
     {.type = "llama",
@@ -397,7 +397,7 @@ static const rvli_family families[] = {
      .full_every = NEVER,
      .rotary_percent = 50},
     {.type = "falcon_h1",
-     .features = RVLI_GQA | RVLI_HYBRID | RVLI_SCALED_INPUT | RVLI_SCALED_LOGITS,
+     .features = RVLI_GQA | RVLI_HYBRID | RVLI_SCALED_INPUT,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_READS_MLP_BIAS | RVLI_KV_HEADS_AS_HEADS,
      .state = RVLI_LAYER_MAMBA},
     {.type = "lfm2",

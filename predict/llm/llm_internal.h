@@ -69,7 +69,6 @@
 #define RVLI_XIELU (UINT64_C(1) << 39)         /* RVLI_NO_GATE: an activation with parameters */
 #define RVLI_CENTRED_NORM (UINT64_C(1) << 44)  /* Cohere: norms take the mean away, in fp32 */
 #define RVLI_PARALLEL (UINT64_C(1) << 45)      /* attention and MLP take what one norm gives */
-#define RVLI_SCALED_LOGITS (UINT64_C(1) << 46) /* multiplied by a number */
 #define RVLI_LAYER_NORM (UINT64_C(1) << 49)    /* norms are PyTorch's, with a bias */
 #define RVLI_DROPOUT (UINT64_C(1) << 51)       /* of what each block gives */
 #define RVLI_INPUT_DROPOUT (UINT64_C(1) << 52) /* of embeddings */

@@ -38,9 +38,9 @@ static void tell(void *user, int64_t bytes, rvli_stream stream, rvl_model_term h
     snprintf(s->told + length, sizeof s->told - length, "%+lld ", (long long)bytes);
 }
 
-static void begin(scene *s, const char *text, uint64_t flags)
+static void begin_model(scene *s, const char *config, const char *text, uint64_t flags)
 {
-    *s = (scene){.model = parse_model(SMALL),
+    *s = (scene){.model = parse_model(config),
                  .shape = {.train = RVL_MODEL_TRAIN_DDP,
                            .train_ranks = 1,
                            .flags = flags,
@@ -59,6 +59,11 @@ static void begin(scene *s, const char *text, uint64_t flags)
     assert_string_equal(s->t.graph->program->fault, "");
     s->t.graph->unit = s->t.at = 0;
     rvli_tape_listen(&s->t.tape, &(rvli_tape_listener){.told = tell, .user = s});
+}
+
+static void begin(scene *s, const char *text, uint64_t flags)
+{
+    begin_model(s, SMALL, text, flags);
 }
 
 static void end(scene *s)
@@ -240,6 +245,61 @@ static void a_chunk_has_one_node(void **state)
     end(&s);
 }
 
+/* ---- Dimensions that products add ---- */
+
+/* Mamba 2 of 2 heads of 4 elements, with 3 numbers of state each, in chunks of 8 tokens. */
+#define MAMBA                                                                                      \
+    "{\"model_type\":\"bamba\",\"hidden_size\":8,\"num_hidden_layers\":1,\"vocab_size\":32,"       \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"intermediate_size\":24,"                \
+    "\"mamba_n_heads\":2,\"mamba_d_head\":4,\"mamba_n_groups\":1,\"mamba_d_state\":3,"             \
+    "\"mamba_d_conv\":4,\"mamba_chunk_size\":8}"
+
+/* For each token all 8 of its chunk. Backward both are as large, and are summed; views are not
+ * added in place. */
+static void a_product_has_the_dimensions_of_both(void **state)
+{
+    (void)state;
+    scene s;
+    begin_model(&s, MAMBA,
+                "def decoder_layer(x):\n    x = x.mamba_heads().pad().by_chunks()\n"
+                "    return (x.unsqueeze() * x.of_others()).sum_others()\n",
+                0);
+    rvli_value *x = hidden(&s);
+    rvli_value *y = forward(&s, x);
+    assert_told(&s, "+256 +2048 +256 -2048 ");
+    backward(&s, y);
+    assert_told(&s, "+2048 +2048 +256 -2048 +256 -2048 -256 -256 +256 -256 -256 +256 -256 -256 ");
+    rvli_value_release(s.t.graph, x);
+    end(&s);
+}
+
+/* Of 2 chunks and what is before them: 3 borders, 9 pairs of these, for 2 heads. The mask of pairs
+ * is there three times for a moment, and then as long as its name, or what keeps it. */
+static void pairs_of_borders_are_masked(void **state)
+{
+    (void)state;
+    scene s;
+    begin_model(
+        &s, MAMBA,
+        "def decoder_layer(x):\n    dt = in_proj(x)\n    a, b, dt = dt.split_projected()\n"
+        "    a = b\n    dt = dt.pad().by_chunks()\n    dt = dt.last_of_chunk().pad_border()\n"
+        "    dt = dt.expand_pairs()\n    mask = dt.mask_of_pairs()\n"
+        "    return dt.masked(mask.empty_like())\n",
+        0);
+    rvli_workspace(&s.t, RVLI_WORKSPACE_FORWARD);
+    rvli_workspace(&s.t, RVLI_WORKSPACE_BACKWARD);
+    rvli_value *x = hidden(&s);
+    rvli_value *y = forward(&s, x);
+    assert_told(&s, "+768 +64 +12 -64 +9 +9 -9 +9 +36 -12 -768 -9 ");
+    backward(&s, y);
+    /* masked, summed, cut, and as large as what it was of; then the product's */
+    assert_told(&s, "+36 -36 -9 +12 -36 +8 -12 +64 -8 +64 -64 +768 -64 +384 +256 -768 -256 ");
+    rvli_value_release(s.t.graph, x);
+    for (uint32_t i = 0; i < s.t.parameter_count; i++)
+        rvli_release(&s.t, &s.t.parameters[i].gradient);
+    end(&s);
+}
+
 /* ---- Computed again ---- */
 
 /* Nothing stays but the input. The scale comes first, for which nothing is needed; then the layer
@@ -299,6 +359,20 @@ static void texts_of_all_families_can_be_read(void **state)
         derived++;
     }
     assert_true(derived > 0);
+}
+
+static void each_operator_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    size_t count = 0, twice = 0;
+    for (const rvli_operator *o; (o = rvli_operator_at(count)) != NULL; count++) {
+        if (rvli_operator_find(o->name, strlen(o->name)) == o)
+            continue;
+        print_error("%s: the name stands twice\n", o->name);
+        twice++;
+    }
+    assert_true(count > 100);
+    assert_int_equal(twice, 0);
 }
 
 /* A later text defines a function again. */
@@ -365,9 +439,12 @@ int main(void)
         cmocka_unit_test(products_of_weights_are_views),
         cmocka_unit_test(without_a_gradient_nothing_is_kept),
         cmocka_unit_test(a_chunk_has_one_node),
+        cmocka_unit_test(a_product_has_the_dimensions_of_both),
+        cmocka_unit_test(pairs_of_borders_are_masked),
         cmocka_unit_test(a_layer_runs_again_up_to_what_is_kept),
         cmocka_unit_test(a_head_may_have_one_element),
         cmocka_unit_test(texts_of_all_families_can_be_read),
+        cmocka_unit_test(each_operator_has_a_name_of_its_own),
         cmocka_unit_test(a_later_text_replaces_a_function),
         cmocka_unit_test(a_fault_in_a_text_is_told_with_its_line),
     };

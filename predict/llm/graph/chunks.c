@@ -53,6 +53,8 @@ static rvli_value *pad(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements = shape.elements / g->t->tokens * padded_tokens(g);
+    shape.axes = rvli_axes_chunked(shape.axes);
+    shape.width = shape.axes != 0 ? 1 : shape.width;
     shape.heads_first = shape.has_heads;
     return copied(g, x[0], &shape);
 }
@@ -64,6 +66,7 @@ static rvli_value *cut(rvli_graph *g, rvli_value *const *x)
     if (padded_tokens(g) == g->t->tokens)
         return rvli_value_retain(x[0]);
     shape.elements = shape.elements / padded_tokens(g) * g->t->tokens;
+    shape.axes = rvli_axes_flat(shape.axes);
     return viewed(g, x[0], &shape);
 }
 
@@ -112,6 +115,7 @@ static rvli_value *last_of_chunk(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements /= rvli_chunk_tokens(g);
+    shape.axes = rvli_axes_last(shape.axes);
     return viewed(g, x[0], &shape);
 }
 
@@ -168,22 +172,33 @@ static rvli_value *swap(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Along a chunk ---- */
 
-/* From the last token to the first: turned, summed, and turned back. */
+/* From the last token to the first: turned, summed, and turned back. What lies in another order
+ * than in its dimensions is copied, to be summed. */
 static void cumsum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
-    (void)gradient;
+    bool copies = gradient->shape.heads_first != gradient->shape.has_heads;
     rvli_value *turned = rvli_gradient_make(g, node, 0);
     rvli_value *summed = rvli_gradient_make(g, node, 0);
+    if (copies)
+        rvli_work(g, rvli_shape_bytes(&gradient->shape));
     of_out[0] = rvli_gradient_make(g, node, 0);
+    if (of_out[0] != NULL)
+        of_out[0]->shape.heads_first = of_out[0]->shape.has_heads;
     rvli_value_release(g, summed);
     rvli_value_release(g, turned);
 }
 
 static rvli_value *cumsum(rvli_graph *g, rvli_value *const *x)
 {
+    rvli_shape shape = x[0]->shape;
+    bool copies = shape.heads_first != shape.has_heads;
+    shape.heads_first = shape.has_heads;
     rvli_node *node = rvli_node_make(g, cumsum_backward, x, 1);
-    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
+    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    if (copies)
+        rvli_work(g, rvli_shape_bytes(&shape));
+    return y;
 }
 
 static void differences_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -205,11 +220,11 @@ static rvli_value *differences(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* A byte for each two tokens of a chunk: all, then those of them that are ahead. */
-static rvli_value *mask_of_chunk(rvli_graph *g, rvli_value *const *nothing)
+/* A byte for each two tokens of a chunk, or borders of chunks: all, then those of them that are
+ * ahead. */
+static rvli_value *mask_of_pairs(rvli_graph *g, rvli_value *const *x)
 {
-    (void)nothing;
-    uint64_t tokens = rvli_chunk_tokens(g);
+    uint64_t tokens = rvli_axes_rows(g, x[0]->shape.axes);
     const rvli_shape shape = {.elements = tokens * tokens,
                               .width = tokens,
                               .element_bytes = 1,
@@ -223,9 +238,11 @@ static rvli_value *mask_of_chunk(rvli_graph *g, rvli_value *const *nothing)
 /* masked_fill(mask, number): the mask is kept. */
 static rvli_value *masked(rvli_graph *g, rvli_value *const *arguments)
 {
+    rvli_shape shape = arguments[0]->shape;
+    shape.heads_first = shape.has_heads;
     rvli_node *node = rvli_node_make(g, whole_backward, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
-    return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
 /* ---- Written part by part ---- */
@@ -268,7 +285,7 @@ const rvli_operator rvli_chunk_operators[] = {
     RVLI_OPERATOR("swap", 1, swap),
     RVLI_OPERATOR("cumsum", 1, cumsum),
     RVLI_OPERATOR("differences", 1, differences),
-    RVLI_OPERATOR("mask_of_chunk", 0, mask_of_chunk),
+    RVLI_OPERATOR("mask_of_pairs", 1, mask_of_pairs),
     RVLI_OPERATOR("masked", 2, masked),
     RVLI_OPERATOR("zeros_like", 1, zeros_like),
     RVLI_OPERATOR("write_chunk", 2, write_chunk),

@@ -138,6 +138,21 @@ static const char glm_moe_dsa[] = {
 static const char llama4[] = {
 #include "predict/llm/graph/llama4.inc"
     0};
+static const char mamba[] = {
+#include "predict/llm/graph/mamba.inc"
+    0};
+static const char nemotron_h[] = {
+#include "predict/llm/graph/nemotron_h.inc"
+    0};
+static const char granitemoehybrid[] = {
+#include "predict/llm/graph/granitemoehybrid.inc"
+    0};
+static const char bamba[] = {
+#include "predict/llm/graph/bamba.inc"
+    0};
+static const char falcon_h1[] = {
+#include "predict/llm/graph/falcon_h1.inc"
+    0};
 static const char phimoe[] = {
 #include "predict/llm/graph/phimoe.inc"
     0};
@@ -224,6 +239,10 @@ static const struct {
     {"deepseek_v2", {latent, complex_rotary, experts, deepseek_v2}},
     {"mistral4", {latent, experts, sigmoid, mistral4}},
     {"flex_olmo", {norms_behind, olmo2, experts}},
+    {"nemotron_h", {experts, sigmoid, mamba, nemotron_h}},
+    {"granitemoehybrid", {granite, experts, granitemoe, mamba, granitemoehybrid}},
+    {"bamba", {partial_rotary, mamba, bamba}},
+    {"falcon_h1", {granite, mamba, falcon_h1}},
 };
 
 size_t rvli_texts_of(const char *type, const char **texts_out)
@@ -273,7 +292,7 @@ static bool is_sparse(const rvli_graph *g)
 
 static bool has_shared(const rvli_graph *g)
 {
-    return rvli_has_shared(g->t);
+    return g->t->model->dim[RVLI_DIM_SHARED_INTERMEDIATE] > 0;
 }
 
 static bool is_convolution(const rvli_graph *g)
@@ -284,6 +303,21 @@ static bool is_convolution(const rvli_graph *g)
 static bool is_delta(const rvli_graph *g)
 {
     return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_DELTA);
+}
+
+static bool is_mamba(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_MAMBA);
+}
+
+static bool has_attention(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_ATTENTION);
+}
+
+static bool has_positions(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_NO_ROTARY) == 0;
 }
 
 static bool caps_logits(const rvli_graph *g)
@@ -318,6 +352,9 @@ static const struct {
     {"is_sparse", is_sparse},
     {"is_convolution", is_convolution},
     {"is_delta", is_delta},
+    {"is_mamba", is_mamba},
+    {"has_attention", has_attention},
+    {"has_positions", has_positions},
     {"has_shared_experts", has_shared},
     {"compresses_q", compresses_q},
     {"is_windowed", is_windowed},

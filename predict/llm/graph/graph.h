@@ -39,6 +39,7 @@ typedef struct rvli_shape {
     bool heads_first; /* and in memory */
     bool by_columns;  /* its last two dimensions change places in memory */
     bool is_rows;     /* of two dimensions: a product's gradient is no view then */
+    uint16_t axes;    /* which dimensions it has, where products add some (scan.c); 0: not told */
     rvl_model_term holder;
 } rvli_shape;
 
@@ -181,6 +182,8 @@ rvli_value *rvli_op_add(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight);
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
+/* Of so many each. */
+rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count);
 rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);
 /* The last dimension in two; the width of the first part. */
 void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out);
@@ -207,6 +210,8 @@ typedef struct rvli_operator {
     }
 
 const rvli_operator *rvli_operator_find(const char *name, size_t length);
+/* All of them, from 0 on. NULL: there are no more. */
+const rvli_operator *rvli_operator_at(size_t index);
 rvli_value *rvli_op_elementwise(rvli_graph *g, rvli_elementwise which, rvli_value *x);
 
 /* ---- Products (product.c) ---- */
@@ -226,9 +231,20 @@ extern const rvli_operator rvli_indexer_operators[];     /* indexer.c */
 extern const rvli_operator rvli_mixer_operators[];       /* mixer.c */
 extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
+extern const rvli_operator rvli_scan_operators[];        /* scan.c */
 /* Of the recurrence of the layer that runs. */
 uint64_t rvli_chunks_of(const rvli_graph *g);
 uint64_t rvli_chunk_tokens(const rvli_graph *g);
+
+/* Dimensions that products add (scan.c): how many elements there are along these, */
+uint64_t rvli_axes_elements(const rvli_graph *g, uint16_t axes);
+/* and which there are in chunks, in whole sequences again, of the last token of each chunk; */
+uint16_t rvli_axes_chunked(uint16_t axes);
+uint16_t rvli_axes_flat(uint16_t axes);
+uint16_t rvli_axes_last(uint16_t axes);
+/* the side of the square of its pairs. */
+uint64_t rvli_axes_rows(const rvli_graph *g, uint16_t axes);
+
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 

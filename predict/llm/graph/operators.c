@@ -87,12 +87,16 @@ rvli_value *rvli_op_convert(rvli_graph *g, rvli_value *x, uint8_t element_bytes)
 
 /* ---- Of two ---- */
 
-static rvli_shape joint(const rvli_value *a, const rvli_value *b)
+/* That of the larger; or with the dimensions of both, where these are told. */
+static rvli_shape joint(const rvli_graph *g, const rvli_value *a, const rvli_value *b)
 {
     bool b_is_larger = a->leaf != 0 || (b->leaf == 0 && b->shape.elements > a->shape.elements);
     rvli_shape shape = b_is_larger ? b->shape : a->shape;
     uint8_t a_bytes = a->shape.element_bytes, b_bytes = b->shape.element_bytes;
     shape.element_bytes = a_bytes > b_bytes ? a_bytes : b_bytes;
+    shape.axes = a->shape.axes | b->shape.axes;
+    if (a->shape.axes != 0 && b->shape.axes != 0)
+        shape.elements = rvli_axes_elements(g, shape.axes);
     return shape;
 }
 
@@ -111,7 +115,7 @@ rvli_value *rvli_op_multiply(rvli_graph *g, rvli_value *a, rvli_value *b)
     if (a == NULL || b == NULL)
         return NULL;
     rvli_value *const factors[] = {a, b};
-    const rvli_shape shape = joint(a, b);
+    const rvli_shape shape = joint(g, a, b);
     rvli_node *node = rvli_node_make(g, multiply_backward, factors, 2);
     if (a->learns)
         rvli_node_keep(g, node, b);
@@ -144,7 +148,7 @@ static rvli_value *combine(rvli_graph *g, rvli_backward_fn backward, rvli_value 
     if (a == NULL || b == NULL)
         return NULL;
     rvli_value *const parts[] = {a, b};
-    const rvli_shape shape = joint(a, b);
+    const rvli_shape shape = joint(g, a, b);
     rvli_node *node = rvli_node_make(g, backward, parts, 2);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
@@ -166,11 +170,12 @@ rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b)
 static void reshape_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
 {
-    const rvli_input *input = &node->input[0];
-    if (gradient->shape.heads_first && !input->shape.has_heads)
+    rvli_shape shape = node->input[0].shape;
+    shape.heads_first = gradient->shape.heads_first;
+    if (shape.heads_first && !shape.has_heads)
         of_out[0] = rvli_gradient_make(g, node, 0);
     else
-        of_out[0] = rvli_value_view(g, gradient, &input->shape);
+        of_out[0] = rvli_value_view(g, gradient, &shape);
     if (of_out[0] != NULL)
         of_out[0]->is_view = of_out[0]->storage == gradient->storage;
 }
@@ -201,6 +206,7 @@ static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = shape.elements / g->t->tokens;
+    shape.axes = 0;
     return rvli_op_reshape(g, x[0], &shape);
 }
 
@@ -432,14 +438,19 @@ static void sum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradi
         of_out[0]->is_view = true;
 }
 
+rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count)
+{
+    rvli_shape shape = x->shape;
+    shape.elements /= count;
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, sum_backward, &x, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
 /* Of the last dimension. */
 static rvli_value *sum(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.elements /= shape.width;
-    shape.width = 1;
-    rvli_node *node = rvli_node_make(g, sum_backward, x, 1);
-    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    return rvli_op_sum(g, x[0], x[0]->shape.width);
 }
 
 static void mean_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -608,6 +619,7 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("repeat_interleave", 1, repeat_interleave),
     RVLI_OPERATOR("scaled_dot_product_attention", 3, rvli_op_attention),
     RVLI_OPERATOR("masked_dot_product_attention", 4, rvli_op_masked_attention),
+    {.name = NULL},
 };
 
 static bool is(const char *name, const char *text, size_t length)
@@ -615,21 +627,39 @@ static bool is(const char *name, const char *text, size_t length)
     return strncmp(name, text, length) == 0 && name[length] == '\0';
 }
 
+static const rvli_operator *const tables[] = {
+    operators,
+    rvli_product_operators,
+    rvli_activation_operators,
+    rvli_expert_operators,
+    rvli_convolution_operators,
+    rvli_latent_operators,
+    rvli_complex_operators,
+    rvli_indexer_operators,
+    rvli_mixer_operators,
+    rvli_chunk_operators,
+    rvli_delta_operators,
+    rvli_scan_operators,
+    rvli_model_operators,
+};
+
+const rvli_operator *rvli_operator_at(size_t index)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        for (const rvli_operator *o = tables[t]; o->name != NULL; o++) {
+            if (index-- == 0)
+                return o;
+        }
+    }
+    return NULL;
+}
+
 const rvli_operator *rvli_operator_find(const char *name, size_t length)
 {
-    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
-        if (is(operators[i].name, name, length))
-            return &operators[i];
-    }
-    const rvli_operator *others[] = {
-        rvli_product_operators,     rvli_activation_operators, rvli_expert_operators,
-        rvli_convolution_operators, rvli_latent_operators,     rvli_complex_operators,
-        rvli_indexer_operators,     rvli_mixer_operators,      rvli_chunk_operators,
-        rvli_delta_operators,       rvli_model_operators};
-    for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
-        for (size_t i = 0; others[t][i].name != NULL; i++) {
-            if (is(others[t][i].name, name, length))
-                return &others[t][i];
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        for (const rvli_operator *o = tables[t]; o->name != NULL; o++) {
+            if (is(o->name, name, length))
+                return o;
         }
     }
     return NULL;

@@ -481,6 +481,8 @@ static rvli_role role_of(const reader *r, rvli_text_word name)
                   {"conv_in", RVLI_ROLE_CONV_IN},
                   {"conv_weight", RVLI_ROLE_CONV},
                   {"conv_out_proj", RVLI_ROLE_CONV_OUT},
+                  {"mamba_conv", RVLI_ROLE_MAMBA_CONV},
+                  {"mamba_norm", RVLI_ROLE_MAMBA_NORM},
                   {"delta_conv", RVLI_ROLE_DELTA_CONV},
                   {"delta_bias", RVLI_ROLE_DELTA_BIAS},
                   {"delta_rate", RVLI_ROLE_DELTA_RATE},

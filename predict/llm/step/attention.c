@@ -15,90 +15,36 @@ static uint64_t kv_bytes(const rvli_training *t)
     return RVLI_HALF * t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
-static bool has_norms(const rvli_training *t)
-{
-    return (t->model->features & RVLI_QK_NORM) != 0;
-}
-
-static bool has_positions(const rvli_training *t, uint32_t number)
-{
-    (void)number;
-    return (t->model->features & RVLI_NO_ROTARY) == 0;
-}
-
-/* The rotated part of each head and the other are joined: what attention gives lies by heads. */
-static bool is_joined(const rvli_training *t)
-{
-    return (t->model->features & RVLI_JOINED_ROTARY) != 0;
-}
-
 /* ---- Forward ---- */
 
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
                          bool kept)
 {
-    if (!has_norms(t))
-        return projected;
     rvli_block output = rvli_norm_forward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD),
                                           kept ? norm : NULL);
     rvli_release(t, &projected);
     return output;
 }
 
-/* Of so many bytes of all heads, those of the part that is rotated. */
-static uint64_t rotary_part(const rvli_training *t, uint64_t bytes)
-{
-    const uint64_t *dim = t->model->dim;
-    return is_joined(t) ? bytes / dim[RVLI_DIM_HEAD] * dim[RVLI_DIM_ROTARY] : bytes;
-}
-
-/* gpt_oss works out each half of the heads by itself. */
-static bool rotates_by_halves(const rvli_training *t)
-{
-    return (t->model->features & RVLI_SINKS) != 0;
-}
-
-static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
-{
-    uint64_t bytes = rotary_part(t, whole_bytes);
-    return (rotates_by_halves(t) ? rvli_rotate_pairs : rvli_rotate_halves)(t, bytes);
-}
-
-/* With the part that is not rotated, if there is one. */
-static rvli_block join(rvli_training *t, rvli_block rotated, uint64_t whole_bytes)
-{
-    return is_joined(t) ? rvli_next(t, whole_bytes, &rotated) : rotated;
-}
-
-static void apart_forward(rvli_training *t, uint32_t number, bool kept)
+/* gpt_oss: it works out each half of the heads by itself. */
+static void apart_forward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_block q = rvli_linear_forward(t, RVLI_ROLE_Q);
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
-    q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
-    if (rvli_is_hybrid(t)) /* times a number */
-        k = rvli_next(t, kv_bytes(t), &k);
-    k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
     layer->v = rvli_linear_forward(t, RVLI_ROLE_V);
-    if (!has_positions(t, number)) {
-        layer->q = q;
-        layer->k = k;
-        return;
-    }
-    rvli_block rotated_q = rotate(t, q_bytes(t));
-    rvli_block rotated_k = rotate(t, kv_bytes(t));
-    layer->q = join(t, rotated_q, q_bytes(t));
-    layer->k = join(t, rotated_k, kv_bytes(t));
+    layer->q = rvli_rotate_pairs(t, q_bytes(t));
+    layer->k = rvli_rotate_pairs(t, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
 }
 
 static rvli_block rotated(rvli_training *t, rvli_block projected)
 {
-    rvli_block output = rotate(t, rvli_bytes_of(projected));
+    rvli_block output = rvli_rotate_halves(t, rvli_bytes_of(projected));
     rvli_release(t, &projected);
     return output;
 }
@@ -184,28 +130,17 @@ static void hold_keys(rvli_training *t, uint32_t number, bool kept)
     layer->v = NULL;
 }
 
-typedef void (*forward_fn)(rvli_training *t, uint32_t number, bool kept);
-
-static forward_fn forward_of(const rvli_training *t)
-{
-    if (rvli_is_in_turn(t))
-        return in_turn_forward;
-    return apart_forward;
-}
-
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    forward_of(t)(t, number, kept);
+    if (rvli_is_in_turn(t))
+        in_turn_forward(t, number, kept);
+    else
+        apart_forward(t, number);
     rvli_sdpa_forward(t, layer, kept);
     hold_keys(t, number, kept);
-    layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
-    if (is_joined(t))
-        rvli_leave(t, &layer->attended, kept);
     rvli_block output = rvli_linear_forward(t, RVLI_ROLE_O);
     rvli_sdpa_done(t, layer, kept);
-    if (!kept)
-        rvli_release(t, &layer->by_tokens);
     if (!kept && !rvli_has_streams(t)) /* which need it later */
         rvli_release(t, &layer->attention_input);
     return output;
@@ -213,7 +148,7 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
-/* The same where each half of the heads is worked out by itself. */
+/* Takes the gradient of what was rotated by halves, and answers that of what it was. */
 static rvli_block halves_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient)
 {
     rvli_block halves[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
@@ -229,26 +164,11 @@ static rvli_block halves_backward(rvli_training *t, uint64_t bytes, rvli_block *
     return whole;
 }
 
-static bool needs_angles(const rvli_training *t, uint32_t number)
-{
-    return rvli_layer_is(t->model, number, RVLI_LAYER_ATTENTION) && has_positions(t, number);
-}
-
-/* Of all layers its backward pass is the last that needs the angles. */
-static bool is_first_with_attention(const rvli_training *t, uint32_t number)
-{
-    while (number > 0 && !needs_angles(t, number - 1))
-        number--;
-    return number == 0;
-}
-
-/* Takes the gradient of what was rotated, and answers that of what it was. angles: which go; NULL:
+/* The same of what was rotated as a whole. angles: which go; NULL:
  * none, others need them. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient,
                                   rvli_block *angles)
 {
-    if (rotates_by_halves(t))
-        return halves_backward(t, bytes, gradient);
     rvli_block by_sine = rvli_activation(t, bytes);
     if (angles != NULL)
         rvli_release(t, &angles[RVLI_ROTARY_SINE]);
@@ -267,81 +187,30 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
     return first_half;
 }
 
-/* Of the whole of each head, from that of its rotated part and of the other one: each as large as
- * the whole, the second added in place. */
-static void join_part_backward(rvli_training *t, uint64_t bytes, rvli_block *rotated,
-                               rvli_block *gradient)
+/* From the gradient of one of q, k and v, which is copied behind halves that were rotated. */
+static void projected_backward(rvli_training *t, uint32_t number, rvli_block *gradient,
+                               rvli_role role, rvli_role bias, rvli_sum *of_input)
 {
-    rvli_block whole = rvli_next(t, bytes, gradient);
-    bool in_parts = rotary_part(t, bytes) < bytes;
-    rvli_block second = rvli_activation(t, in_parts ? bytes : 0);
-    rvli_release(t, rotated);
-    rvli_release(t, &second);
-    *gradient = whole;
-}
-
-/* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
-static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
-{
-    if (!has_positions(t, number))
-        return;
-    uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
-    rvli_block none = NULL; /* that of both parts stays */
-    rvli_block rotated_k = rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL);
-    rvli_block *angles = is_first_with_attention(t, number) ? t->rotary : NULL;
-    rvli_block rotated_q = rotate_backward(t, q, is_joined(t) ? &none : &of->q, angles);
-    if (is_joined(t)) {
-        join_part_backward(t, kv_bytes(t), &rotated_k, &of->k);
-        join_part_backward(t, q_bytes(t), &rotated_q, &of->q);
-    } else {
-        of->k = rotated_k;
-        of->q = rotated_q;
-    }
-}
-
-/* q and k: through their norm, and made contiguous. */
-static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t bytes, uint64_t heads,
-                                  rvli_norm *norm, rvli_role role, rvli_block gradient)
-{
-    rvli_unit *unit = &t->units[number];
-    if (has_norms(t))
-        gradient = rvli_norm_backward(t, t->tokens * heads, rvli_dim_here(t, RVLI_DIM_HEAD), norm,
-                                      unit, role, gradient);
-    if (!has_positions(t, number))
-        return gradient;
-    rvli_block contiguous = rvli_activation(t, bytes);
-    rvli_release(t, &gradient);
-    return contiguous;
-}
-
-static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_sum *of_input)
-{
-    rvli_layer *layer = &t->layers[number];
-    if (rvli_is_hybrid(t))
-        of_k = rvli_next(t, kv_bytes(t), &of_k);
-    of_k = normed_backward(t, number, kv_bytes(t), t->model->kv_heads, &layer->k_norm,
-                           RVLI_ROLE_K_NORM, of_k);
-    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_K, RVLI_ROLE_K_BIAS);
-    rvli_release(t, &of_k);
+    uint64_t bytes = rvli_bytes_of(*gradient);
+    if (role != RVLI_ROLE_V)
+        *gradient = rvli_next(t, bytes, gradient);
+    rvli_block part = rvli_linear_backward(t, number, role, bias);
+    rvli_release(t, gradient);
+    if (role == RVLI_ROLE_Q)
+        rvli_release(t, &t->layers[number].attention_input);
     rvli_add(t, of_input, &part, true);
 }
 
 static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
                            rvli_sum *of_input)
 {
-    rvli_layer *layer = &t->layers[number];
+    of->k = halves_backward(t, kv_bytes(t), &of->k);
+    of->q = halves_backward(t, q_bytes(t), &of->q);
     if (of->v_by_heads) /* it lies by heads */
         of->v = rvli_next(t, kv_bytes(t), &of->v);
-    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS);
-    rvli_release(t, &of->v);
-    rvli_add(t, of_input, &part, true);
-    k_backward(t, number, of->k, of_input);
-    of->q = normed_backward(t, number, q_bytes(t), t->model->heads, &layer->q_norm,
-                            RVLI_ROLE_Q_NORM, of->q);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS);
-    rvli_release(t, &of->q);
-    rvli_release(t, &layer->attention_input);
-    rvli_add(t, of_input, &part, true);
+    projected_backward(t, number, &of->v, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, of_input);
+    projected_backward(t, number, &of->k, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, of_input);
+    projected_backward(t, number, &of->q, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, of_input);
 }
 
 /* Those of keys that layers share add up until the layer comes that made them. */
@@ -443,15 +312,9 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
     rvli_sum of_attended = {0}, of_input = {0};
     rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS);
     rvli_release(t, &of_output);
-    rvli_release(t, &layer->by_tokens);
     rvli_add(t, &of_attended, &part, true);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
-    if (rvli_is_in_turn(t)) {
-        in_turn_backward(t, number, &of, &of_input);
-        return of_input.block;
-    }
-    positions_backward(t, number, &of);
-    apart_backward(t, number, &of, &of_input);
+    (rvli_is_in_turn(t) ? in_turn_backward : apart_backward)(t, number, &of, &of_input);
     return of_input.block;
 }

@@ -130,10 +130,6 @@ static void fill(filling *f, const rvli_parameter *parameter)
 
 static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
 {
-    if (unit->adapters[role] != 0) {
-        fill(f, &f->t->parameters[unit->adapters[role]]);
-        fill(f, &f->t->parameters[unit->adapters[role] - 1]);
-    }
     if (unit->by_role[role] != 0)
         fill(f, &f->t->parameters[unit->by_role[role] - 1]);
 }
@@ -148,14 +144,6 @@ static void fill_others(filling *f, const rvli_unit *unit)
     }
 }
 
-/* The expert for all tokens, behind the others or before them in the backward pass. */
-static void fill_shared(filling *f, const rvli_unit *unit)
-{
-    fill_role(f, unit, RVLI_ROLE_SHARED_DOWN);
-    fill_role(f, unit, RVLI_ROLE_SHARED_UP);
-    fill_role(f, unit, RVLI_ROLE_SHARED_GATE);
-}
-
 /* A layer's, as the backward pass has them. */
 static void fill_layer(filling *f, rvli_unit *unit)
 {
@@ -164,30 +152,17 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_NORM_BEHIND_MLP,
                                       RVLI_ROLE_EXPERTS_DOWN,
                                       RVLI_ROLE_EXPERTS_UP,
-                                      RVLI_ROLE_SHARED_OPEN,
                                       RVLI_ROLE_DOWN_BIAS,
                                       RVLI_ROLE_DOWN,
-                                      RVLI_ROLE_GATE_UP,
                                       RVLI_ROLE_UP_BIAS,
                                       RVLI_ROLE_UP,
                                       RVLI_ROLE_GATE_BIAS,
                                       RVLI_ROLE_GATE,
                                       RVLI_ROLE_ROUTER,
                                       RVLI_ROLE_NORM_BEFORE_MLP,
-                                      RVLI_ROLE_NORM_BEFORE_MLP_BIAS,
                                       RVLI_ROLE_NORM_BEHIND_ATTENTION,
-                                      RVLI_ROLE_DELTA_OUT,
-                                      RVLI_ROLE_DELTA_NORM,
-                                      RVLI_ROLE_DELTA_BIAS,
-                                      RVLI_ROLE_DELTA_RATE,
-                                      RVLI_ROLE_DELTA_CONV,
-                                      RVLI_ROLE_DELTA_DECAY,
-                                      RVLI_ROLE_DELTA_BETA,
-                                      RVLI_ROLE_DELTA_GATE,
-                                      RVLI_ROLE_DELTA_QKV,
                                       RVLI_ROLE_O_BIAS,
                                       RVLI_ROLE_O,
-                                      RVLI_ROLE_QKV,
                                       RVLI_ROLE_V_BIAS,
                                       RVLI_ROLE_V,
                                       RVLI_ROLE_K_NORM,
@@ -196,20 +171,8 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_Q_NORM,
                                       RVLI_ROLE_Q_BIAS,
                                       RVLI_ROLE_Q,
-                                      RVLI_ROLE_Q_DOWN,
-                                      RVLI_ROLE_MAMBA_OUT,
-                                      RVLI_ROLE_MAMBA_NORM,
-                                      RVLI_ROLE_MAMBA_DECAY,
-                                      RVLI_ROLE_MAMBA_SKIP,
-                                      RVLI_ROLE_MAMBA_RATES,
-                                      RVLI_ROLE_MAMBA_CONV,
-                                      RVLI_ROLE_MAMBA_CONV_BIAS,
-                                      RVLI_ROLE_MAMBA_IN,
-                                      RVLI_ROLE_NORM_BEFORE_ATTENTION,
-                                      RVLI_ROLE_NORM_BEFORE_ATTENTION_BIAS};
+                                      RVLI_ROLE_NORM_BEFORE_ATTENTION};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (order[i] == (rvli_is_shared_first(f->t) ? RVLI_ROLE_NORM_BEFORE_MLP : RVLI_ROLE_DOWN))
-            fill_shared(f, unit);
         if (order[i] == RVLI_ROLE_NORM_BEFORE_MLP)
             fill_others(f, unit);
         fill_role(f, unit, order[i]);
@@ -226,10 +189,8 @@ static void fill_in_order(filling *f)
 
 static void fill_by_roles(filling *f)
 {
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_HEAD_BIAS);
     fill_role(f, rvli_root(f->t), RVLI_ROLE_HEAD);
     fill_role(f, rvli_root(f->t), RVLI_ROLE_LAST_NORM);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_LAST_NORM_BIAS);
     fill_role(f, rvli_root(f->t), RVLI_ROLE_UNEMBED_STREAMS);
     for (uint32_t layer = f->t->model->layers; layer > 0; layer--)
         fill_layer(f, &f->t->units[layer - 1]);

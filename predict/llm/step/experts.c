@@ -6,7 +6,7 @@
  * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
  * each row.
  *
- * Routers in fp32 (router.c) give weights in fp32, as is then what they multiply.
+ * Where weights are in fp32, as is what they multiply.
  *
  * The chosen experts of all tokens are sorted. Tokens are copied once for each expert that they
  * chose, in this order, and go through two products over all experts. What these give is copied
@@ -21,7 +21,7 @@ typedef struct widths {
     uint64_t tokens;   /* hidden states */
     uint64_t selected; /* the same for each chosen expert */
     uint64_t inner;    /* of the experts' MLP */
-    uint64_t up;       /* with the gate, if there is one */
+    uint64_t up;       /* with the gate */
     uint64_t weighed;  /* selected, multiplied by the router's weights */
     uint64_t indices;  /* one for each chosen expert */
 } widths;
@@ -32,69 +32,30 @@ static widths widths_of(const rvli_training *t)
     uint64_t hidden = RVLI_HALF * t->tokens * dim[RVLI_DIM_HIDDEN];
     uint64_t chosen = t->model->experts_per_token;
     uint64_t inner = RVLI_HALF * t->tokens * chosen * dim[RVLI_DIM_EXPERT_INTERMEDIATE];
-    uint64_t gates = (t->model->features & RVLI_NO_GATE) != 0 ? 1 : 2;
     uint64_t wider = (t->model->features & RVLI_FULL_WEIGHTS) != 0 ? RVLI_FULL / RVLI_HALF : 1;
     return (widths){.tokens = hidden,
                     .selected = hidden * chosen,
                     .weighed = hidden * chosen * wider,
                     .inner = inner,
-                    .up = gates * inner,
+                    .up = 2 * inner,
                     .indices = INDEX_BYTES * t->tokens * t->model->experts_per_token};
 }
 
 /* What nothing needs behind the experts, unless they are run for a backward pass. */
 void rvli_experts_drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {&e->input,
-                         &e->router,
-                         &e->scores,
-                         &e->indices,
-                         &e->divided,
-                         &e->order,
-                         &e->places,
-                         &e->inverse,
-                         &e->sorted_weights,
-                         &e->selected,
-                         &e->up,
-                         &e->activated,
-                         &e->factors[0],
-                         &e->factors[1],
-                         &e->factors[2],
-                         &e->product,
-                         &e->given,
-                         &e->shared_gate,
-                         &e->shared_up,
-                         &e->shared_activated,
-                         &e->shared_given,
-                         &e->shared_product,
-                         &e->shared_opened,
-                         &e->logits,
+    rvli_block *all[] = {&e->scores,     &e->indices,   &e->divided,        &e->order,
+                         &e->places,     &e->inverse,   &e->sorted_weights, &e->selected,
+                         &e->up,         &e->activated, &e->factors[0],     &e->factors[1],
+                         &e->factors[2], &e->product,   &e->given,          &e->logits,
                          &e->weights};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
 
-static bool has_gate(const widths *w)
-{
-    return w->up > w->inner;
-}
-
 static bool is_biased(const rvli_training *t)
 {
     return (t->model->features & RVLI_EXPERT_BIAS) != 0;
-}
-
-/* Granite's are a block of their own: logits go with it, what it gave has a name until the layer
- * returns, and its gradient is whole before that of the expert for all tokens is added. */
-static bool is_block(const rvli_training *t)
-{
-    return (t->model->features & RVLI_FUSED_UP) != 0;
-}
-
-/* Routers in fp32 keep a copy, and experts do. */
-static bool keeps_tokens(const rvli_training *t)
-{
-    return rvli_has_shared(t) || (t->model->features & RVLI_FULL_ROUTER) == 0;
 }
 
 /* ---- Forward ---- */
@@ -113,8 +74,6 @@ static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e, boo
     } else {
         e->product = rvli_activation(t, w->inner);
     }
-    if (!has_gate(w)) /* relu and its square need themselves alone */
-        rvli_release(t, &e->up);
     rvli_leave(t, &e->up, kept);
     rvli_leave(t, &e->activated, kept);
     for (int i = 0; i < 3; i++)
@@ -197,50 +156,18 @@ rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept)
     return run(t, &w, e, kept, false);
 }
 
-static rvli_block add_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block *shared,
-                             rvli_block *routed)
-{
-    rvli_block sum = rvli_activation(t, w->tokens);
-    rvli_release(t, shared);
-    if (is_block(t))
-        e->routed = *routed;
-    else
-        rvli_release(t, routed);
-    return sum;
-}
-
-static rvli_block forward_chosen(rvli_training *t, const widths *w, rvli_experts *e, bool kept,
-                                 bool partial)
-{
-    bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
-    rvli_block shared = first ? rvli_shared_expert_forward(t, e, kept, false) : NULL;
-    rvli_router_forward(t, e, kept);
-    rvli_block routed = run(t, w, e, kept, partial && !behind && !rvli_opens_shared(t));
-    if (is_block(t))
-        rvli_release(t, &e->logits);
-    if (behind)
-        shared = rvli_shared_expert_forward(t, e, kept, partial);
-    else if (first)
-        shared = rvli_shared_expert_open(t, e, shared, kept, partial);
-    if (partial || !rvli_has_shared(t)) {
-        rvli_release(t, &shared);
-        return routed;
-    }
-    return add_shared(t, w, e, &shared, &routed);
-}
-
 rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
-    rvli_block output = NULL;
-    output = forward_chosen(t, &w, e, kept, partial);
+    rvli_router_forward(t, e, kept);
+    rvli_block output = run(t, &w, e, kept, partial);
     rvli_release(t, &e->weights);
     rvli_release(t, &e->logits);
     if (!kept)
         rvli_experts_drop(t, e);
-    rvli_leave(t, &layer->mlp_input, kept && keeps_tokens(t));
+    rvli_leave(t, &layer->mlp_input, kept);
     return output;
 }
 
@@ -276,10 +203,7 @@ void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *
 {
     rvli_experts *e = &t->layers[number].experts;
     widths w = widths_of(t);
-    rvli_block none = NULL;
-    bool first = rvli_is_shared_first(t) && !rvli_opens_shared(t);
-    if (first || !rvli_has_shared(t))
-        sum_backward(t, &w, e, first ? &none : of_output);
+    sum_backward(t, &w, e, of_output);
 }
 
 /* Answers the gradient of what the experts gave. */
@@ -340,22 +264,17 @@ static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_exper
     return rvli_next(t, w->up, &of_both);
 }
 
-/* Answers the gradient of what gate and up gave, or up alone, of which some rows are cleared. */
+/* Answers the gradient of what gate and up gave, of which some rows are cleared. */
 static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                 rvli_block of_product)
 {
-    rvli_block of_both = NULL;
-    if (has_gate(w)) {
-        rvli_block of_up = rvli_activation(t, w->inner);
-        rvli_block of_activated = rvli_next(t, w->inner, &of_product);
-        rvli_release(t, &e->activated);
-        rvli_block of_gate = rvli_next(t, w->inner, &of_activated);
-        rvli_release(t, &e->up);
-        of_both = rvli_next(t, w->up, &of_gate);
-        rvli_release(t, &of_up);
-    } else {
-        of_both = rvli_squared_backward(t, of_product, &e->activated);
-    }
+    rvli_block of_up = rvli_activation(t, w->inner);
+    rvli_block of_activated = rvli_next(t, w->inner, &of_product);
+    rvli_release(t, &e->activated);
+    rvli_block of_gate = rvli_next(t, w->inner, &of_activated);
+    rvli_release(t, &e->up);
+    rvli_block of_both = rvli_next(t, w->up, &of_gate);
+    rvli_release(t, &of_up);
     return rvli_next(t, w->up, &of_both);
 }
 
@@ -409,12 +328,7 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     rvli_sum of_tokens = {0};
-    rvli_block of_shared = rvli_shared_expert_open_backward(t, unit, e, &of_tokens);
-    bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
-    if (behind)
-        rvli_shared_expert_backward(t, number, NULL, &of_tokens);
-    rvli_block none = NULL;
-    sum_backward(t, &w, e, first ? &none : &of_output);
+    sum_backward(t, &w, e, &of_output);
     e->of_ordered = weights_backward(t, &w, e);
     rvli_block of_up = outputs_backward(t, &w, e, unit, e->of_ordered);
     e->of_ordered = NULL;
@@ -422,14 +336,8 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_block of_selected = rvli_next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
     rvli_block part = selected_backward(t, &w, e, of_selected);
-    rvli_sum of_block = {0}, *routed = is_block(t) ? &of_block : &of_tokens;
-    rvli_add(t, routed, &part, false);
-    rvli_router_backward(t, unit, e, routed);
-    if (is_block(t))
-        rvli_add(t, &of_tokens, &of_block.block, false);
-    if (first)
-        rvli_shared_expert_last_backward(t, number, of_shared != NULL ? &of_shared : &of_output,
-                                         &of_tokens);
+    rvli_add(t, &of_tokens, &part, false);
+    rvli_router_backward(t, unit, e, &of_tokens);
     rvli_release(t, &of_output);
     rvli_experts_drop(t, e);
     rvli_release(t, &layer->mlp_input);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A decoder layer: norm, attention, residual; norm, MLP, residual. Families have the norms before
- * the blocks, behind them, or both. Nemotron-H's layers are one block each.
+ * the blocks, or behind them, too.
  *
  * Recomputing, the forward pass keeps its input alone, and the backward pass runs it again up to
  * the last tensor that is needed.
@@ -18,18 +18,6 @@ static bool has_norms_behind(const rvli_training *t)
     return (t->model->features & RVLI_FOUR_NORMS) != 0;
 }
 
-static bool is_one_block(const rvli_training *t)
-{
-    return (t->model->features & RVLI_ONE_NORM) != 0;
-}
-
-/* Granite multiplies what a block gave. That stays until its product is added to the residual. */
-static rvli_block multiplied(rvli_training *t, rvli_block given)
-{
-    bool multiplies = (t->model->features & RVLI_NUMBERS) != 0 && given != NULL;
-    return rvli_activation(t, multiplies ? RVLI_HALF * t->tokens * width(t) : 0);
-}
-
 /* What a block gave, through the norm behind it if there is one. */
 static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bool kept)
 {
@@ -40,77 +28,22 @@ static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bo
     return output;
 }
 
-/* Numbers multiplied what the MLP gave. That needs nothing that was kept. */
-static bool has_multiplied_mlp(const rvli_training *t)
-{
-    return (t->model->features & (RVLI_NUMBERS | RVLI_HYBRID)) != 0;
-}
-
 /* The gradient of what a block gave. NULL: it is that of the layer's output, which stays. */
 static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
                                   rvli_role role)
 {
-    if (has_multiplied_mlp(t))
-        return rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     if (!has_norms_behind(t))
         return NULL;
     return rvli_norm_backward(t, t->tokens, width(t), norm, unit, role, NULL);
 }
 
-static bool is_mamba(const rvli_training *t, uint32_t number)
-{
-    return rvli_layer_is(t->model, number, RVLI_LAYER_MAMBA);
-}
-
-/* Attention, or what is in its place. */
-static rvli_block mix(rvli_training *t, uint32_t number, bool kept)
-{
-    return is_mamba(t, number) ? rvli_mamba_forward(t, number, kept, false)
-                               : rvli_attention_forward(t, number, kept);
-}
-
-static rvli_block mix_backward(rvli_training *t, uint32_t number, rvli_block gradient)
-{
-    return is_mamba(t, number) ? rvli_mamba_backward(t, number, gradient)
-                               : rvli_attention_backward(t, number, gradient);
-}
-
-/* A layer of one block: as run(). */
-static rvli_block run_one(rvli_training *t, uint32_t number, bool kept, bool partial)
+/* Attention and the residual: makes layer->middle. */
+static void attend(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block normed =
-        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE)) {
-        layer->mlp_input = normed;
-        return rvli_mlp_forward(t, number, kept, partial);
-    }
-    layer->attention_input = normed;
-    return is_mamba(t, number) ? rvli_mamba_forward(t, number, kept, partial)
-                               : rvli_attention_forward(t, number, kept);
-}
-
-/* Answers the gradient of its input through the block. */
-static rvli_block run_one_backward(rvli_training *t, uint32_t number)
-{
-    rvli_unit *unit = &t->units[number];
-    bool mixes = !rvli_layer_is(t->model, number, RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
-    rvli_block gradient =
-        mixes ? mix_backward(t, number, NULL) : rvli_mlp_backward(t, number, NULL);
-    rvli_gradient_others(t, unit);
-    return rvli_norm_backward(t, t->tokens, width(t), &t->layers[number].before_attention, unit,
-                              RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
-}
-
-/* Attention, or what is in its place, and the residual: makes layer->middle. */
-static void run_mixer(rvli_training *t, uint32_t number, bool kept)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_block attended = mix(t, number, kept);
+    rvli_block attended = rvli_attention_forward(t, number, kept);
     attended = behind(t, attended, &layer->behind_attention, kept);
-    rvli_block product = multiplied(t, attended);
     layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
-    rvli_release(t, &product);
     rvli_release(t, &attended);
 }
 
@@ -118,14 +51,9 @@ static void run_mixer(rvli_training *t, uint32_t number, bool kept)
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
-    if (is_one_block(t))
-        return run_one(t, number, kept, partial);
     layer->attention_input =
         rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
-    if (rvli_is_hybrid(t))
-        rvli_hybrid_forward(t, number, layer->attention_input, kept);
-    else
-        run_mixer(t, number, kept);
+    attend(t, number, kept);
     layer->mlp_input = rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
     rvli_block given = rvli_mlp_forward(t, number, kept, partial && !has_norms_behind(t));
     given = rvli_beside_forward(t, number, given, kept);
@@ -136,9 +64,6 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
 static void done_with_middle(rvli_training *t, rvli_layer *layer)
 {
     rvli_release(t, &layer->middle);
-    rvli_release(t, &layer->mixed[0]);
-    rvli_release(t, &layer->mixed[1]);
-    rvli_release(t, &layer->experts.routed);
 }
 
 void rvli_layer_forward(rvli_training *t, uint32_t number)
@@ -148,9 +73,7 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     rvli_block given = run(t, number, !recompute, false);
     rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
-    rvli_block product = multiplied(t, given);
     rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
-    rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer);
     rvli_beside_done(t, number, !recompute);
@@ -164,18 +87,13 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
 }
 
 /* Attention and its norms, behind the MLP. Answers the gradient of the layer's input. */
-static rvli_block mixed_backward(rvli_training *t, uint32_t number)
+static rvli_block attention_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
-    rvli_block gradient = NULL;
-    if (rvli_is_hybrid(t)) {
-        gradient = rvli_hybrid_backward(t, number);
-    } else {
-        gradient =
-            behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
-        gradient = mix_backward(t, number, gradient);
-    }
+    rvli_block gradient =
+        behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
+    gradient = rvli_attention_backward(t, number, gradient);
     if (gradient == NULL)
         return NULL;
     return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
@@ -195,7 +113,7 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
                                   RVLI_ROLE_NORM_BEFORE_MLP, gradient);
     rvli_release(t, &gradient); /* added to that of the residual, in place */
-    gradient = mixed_backward(t, number);
+    gradient = attention_backward(t, number);
     rvli_release(t, &layer->input);
     rvli_release(t, &gradient);
 }
@@ -230,8 +148,6 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         return;
     }
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
-        if (has_multiplied_mlp(t))
-            of_given = behind_backward(t, &t->units[number], NULL, RVLI_ROLE_OTHER);
         if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
             rvli_experts_backward_early(t, number, &of_given);
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
@@ -239,11 +155,5 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         rvli_release(t, &nothing);
         done_with_middle(t, layer);
     }
-    if (!is_one_block(t)) {
-        backward(t, number, of_given);
-        return;
-    }
-    rvli_block gradient = run_one_backward(t, number);
-    rvli_release(t, &layer->input);
-    rvli_release(t, &gradient);
+    backward(t, number, of_given);
 }

@@ -15,12 +15,6 @@ static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uin
         *in_out = rvli_dim_here(t, RVLI_DIM_ATTENDED);
     else if (role == RVLI_ROLE_DOWN)
         *in_out = rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
-    else if (role == RVLI_ROLE_GATE_UP)
-        *out_out = 2 * rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
-    else if (role == RVLI_ROLE_MAMBA_IN)
-        *out_out = rvli_dim_here(t, RVLI_DIM_MAMBA_IN);
-    else if (role == RVLI_ROLE_MAMBA_OUT)
-        *in_out = rvli_dim_here(t, RVLI_DIM_MAMBA_INNER);
     else
         *out_out = rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
 }

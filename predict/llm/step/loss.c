@@ -57,16 +57,6 @@ static bool is_capped(const rvli_training *t)
     return (t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
-/* Granite divides them by a number, Falcon-H1 multiplies. Takes the logits, or their gradient. */
-static rvli_block divided(rvli_training *t, uint64_t tokens, rvli_block half)
-{
-    if ((t->model->features & (RVLI_NUMBERS | RVLI_SCALED_LOGITS)) == 0)
-        return half;
-    rvli_block quotient = logits(t, RVLI_HALF, tokens);
-    rvli_release(t, &half);
-    return quotient;
-}
-
 /* Takes the logits, and answers them with the cap; keeps their tanh. */
 static rvli_block cap(rvli_training *t, uint64_t tokens, rvli_block half, rvli_block *tanh_out)
 {
@@ -101,7 +91,7 @@ static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gra
 
 static void plain_forward(rvli_training *t)
 {
-    rvli_block half = divided(t, t->tokens, logits(t, RVLI_HALF, t->tokens));
+    rvli_block half = logits(t, RVLI_HALF, t->tokens);
     half = cap(t, t->tokens, half, &t->capped);
     rvli_block full = logits(t, RVLI_FULL, t->tokens);
     t->log_probabilities = logits(t, RVLI_FULL, t->tokens);
@@ -130,19 +120,9 @@ static rvli_block plain_backward(rvli_training *t)
 {
     rvli_block of_half = logits_backward(t, t->tokens, &t->log_probabilities);
     of_half = cap_backward(t, t->tokens, of_half, &t->capped);
-    of_half = divided(t, t->tokens, of_half);
-    bool biased = rvli_root(t)->by_role[RVLI_ROLE_HEAD_BIAS] != 0;
-    if (!biased) {
-        rvli_gradient(t, rvli_root(t), head_role(t));
-        rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    }
-    rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));
+    rvli_gradient(t, rvli_root(t), head_role(t));
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD); /* in the first product, behind what it gives */
-    if (biased) {
-        rvli_gradient(t, rvli_root(t), head_role(t));
-        rvli_gradient_summed(t, rvli_root(t), RVLI_ROLE_HEAD_BIAS, t->tokens,
-                             t->model->dim[RVLI_DIM_VOCABULARY]);
-    }
+    rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));
     rvli_release(t, &of_half);
     rvli_release(t, &t->last_hidden);
     return of_hidden;

@@ -1,29 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RMSNorm as transformers writes it: in fp32, then bf16, then times the weight. OLMo, Gemma and
- * others multiply by the weight in fp32 before they go back to bf16, and keep what it multiplies in
- * fp32.
+ * RMSNorm where the weight multiplies in fp32, before it goes back to bf16: what it multiplies is
+ * kept in fp32.
  */
 #include "predict/llm/step/training.h"
-
-static bool in_full(const rvli_training *t)
-{
-    return (t->model->features & RVLI_NORM_IN_FULL) != 0;
-}
-
-/* Takes what was scaled; *normed_out is what the weight multiplies. */
-static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, bool kept,
-                        rvli_block *normed_out)
-{
-    uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
-    rvli_block first = rvli_activation(t, in_full(t) ? full : half);
-    if (rvli_is_in_turn(t) && !kept)
-        rvli_release(t, &scaled); /* its name is given to the product */
-    rvli_block output = rvli_activation(t, half);
-    *normed_out = in_full(t) ? scaled : first;
-    rvli_release(t, in_full(t) ? &first : &scaled);
-    return output;
-}
 
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
@@ -44,13 +24,15 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         rvli_release(t, &above_zero);
         rvli_release(t, &input);
     }
-    rvli_block normed = NULL;
-    rvli_block output = weigh(t, elements, scaled, kept != NULL, &normed);
+    rvli_block weighed = rvli_activation(t, RVLI_FULL * elements);
+    if (rvli_is_in_turn(t) && kept == NULL)
+        rvli_release(t, &scaled); /* its name is given to the product */
+    rvli_block output = rvli_next(t, RVLI_HALF * elements, &weighed);
     if (kept == NULL)
-        rvli_release(t, &normed);
+        rvli_release(t, &scaled);
     rvli_release(t, &variance);
     if (kept != NULL)
-        *kept = (rvli_norm){.input = input, .mean = above_zero, .scale = scale, .normed = normed};
+        *kept = (rvli_norm){.input = input, .mean = above_zero, .scale = scale, .normed = scaled};
     return output;
 }
 
@@ -86,17 +68,6 @@ rvli_block rvli_norm_plain_forward(rvli_training *t, uint64_t rows, uint64_t wid
     rvli_block output = rvli_activation(t, RVLI_HALF * rows * width);
     rvli_release(t, &scaled);
     return output;
-}
-
-rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                    rvli_norm *kept, rvli_block gradient)
-{
-    rvli_block of_scaled = rvli_activation(t, RVLI_FULL * rows * width);
-    rvli_release(t, &gradient);
-    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
-    rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
-    rvli_release(t, &of_input);
-    return answer;
 }
 
 /* The last norm's are on the host, those of a layer that is computed again are not. */
@@ -154,6 +125,25 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_release(t, &added);
 }
 
+static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                                  rvli_block of_scaled)
+{
+    uint64_t elements = rows * width;
+    rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
+    rvli_block of_input = rvli_activation(t, RVLI_FULL * elements);
+    if (is_fetched(t, kept)) {
+        rvli_release(t, &kept->input);
+        rvli_release(t, &kept->scale);
+    }
+    rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);
+    rvli_release(t, &by_scale);
+    rvli_release(t, &of_scaled);
+    if (kept->mean != NULL) /* of which the scale was a power */
+        rvli_release(t, &kept->scale);
+    scale_backward(t, rows, elements, kept, of_scale);
+    return of_input;
+}
+
 /* Of a product autograd works out the gradient of the second factor first: gpt_oss's
  * norms multiply the weight by what is scaled, Gemma's the other way. */
 static bool is_weight_first(const rvli_training *t)
@@ -161,10 +151,9 @@ static bool is_weight_first(const rvli_training *t)
     return (t->model->features & RVLI_SINKS) != 0;
 }
 
-/* The same in fp32: takes the gradient of the output, and answers that of what was scaled. */
-static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                         rvli_norm *kept, rvli_unit *unit, rvli_role role,
-                                         rvli_block gradient)
+/* Takes the gradient of the output, and answers that of what was scaled. */
+static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                                 rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
     uint64_t full = RVLI_FULL * rows * width;
     rvli_block of_output = rvli_activation(t, full);
@@ -184,49 +173,22 @@ static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64
     return of_scaled;
 }
 
-static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
-                                 rvli_unit *unit, rvli_role role, rvli_block gradient)
-{
-    uint64_t elements = rows * width;
-    if (in_full(t))
-        return weigh_in_full_backward(t, rows, width, kept, unit, role, gradient);
-    fetch(t, kept, RVLI_HALF * elements);
-    rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
-    rvli_block of_weight = rvli_activation(t, RVLI_HALF * elements);
-    rvli_gradient_summed(t, unit, role, rows, width);
-    rvli_release(t, &of_weight);
-    rvli_fetched(t);
-    rvli_release(t, &gradient);
-    rvli_release(t, &kept->normed);
-    rvli_block of_scaled = rvli_activation(t, RVLI_FULL * elements);
-    rvli_release(t, &of_normed);
-    return of_scaled;
-}
-
-rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept, rvli_block of_scaled)
-{
-    uint64_t elements = rows * width;
-    rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
-    rvli_block of_input = rvli_activation(t, RVLI_FULL * elements);
-    if (is_fetched(t, kept)) {
-        rvli_release(t, &kept->input);
-        rvli_release(t, &kept->scale);
-    }
-    rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);
-    rvli_release(t, &by_scale);
-    rvli_release(t, &of_scaled);
-    if (kept->mean != NULL) /* of which the scale was a power */
-        rvli_release(t, &kept->scale);
-    scale_backward(t, rows, elements, kept, of_scale);
-    return of_input;
-}
-
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
-    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
+    rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled);
+    rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
+    rvli_release(t, &of_input);
+    return answer;
+}
+
+rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                    rvli_norm *kept, rvli_block gradient)
+{
+    rvli_block of_scaled = rvli_activation(t, RVLI_FULL * rows * width);
+    rvli_release(t, &gradient);
+    rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled);
     rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
     rvli_release(t, &of_input);
     return answer;

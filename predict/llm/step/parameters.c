@@ -312,7 +312,8 @@ rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit,
 void rvli_parameters_make(rvli_training *t)
 {
     rvli_model_walk_trained(t->model, take, t);
-    for (uint32_t i = 0; rvli_is_hybrid(t) && !t->tape.failed && i < t->model->layers; i++)
+    for (uint32_t i = 0;
+         (t->model->features & RVLI_HYBRID) && !t->tape.failed && i < t->model->layers; i++)
         put_in_order(t, &t->units[i]);
     if (!t->tape.failed)
         measure(t);

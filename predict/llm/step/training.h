@@ -123,7 +123,7 @@ typedef struct rvli_norm {
     rvli_block input;  /* in fp32; RVLI_LAYER_NORM: as it was given */
     rvli_block mean;   /* of each row; of its squares where the scale is a power of that */
     rvli_block scale;  /* of each row */
-    rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
+    rvli_block normed; /* what the weight multiplies, in fp32 */
 } rvli_norm;
 
 /* What a layer keeps besides its blocks where hidden states are streams (Gemma 3n). */
@@ -173,8 +173,6 @@ typedef struct rvli_streams {
 
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
-    rvli_block input;  /* of a router in fp32 */
-    rvli_block router; /* its weights in fp32 */
     rvli_block logits; /* until the experts are done */
     rvli_block scores;
     rvli_block indices; /* of the chosen */
@@ -192,13 +190,6 @@ typedef struct rvli_experts {
     rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
-    rvli_block routed;      /* Granite's: their sum, until the layer returns */
-    rvli_block shared_gate; /* the expert for all tokens; of fused ones with up */
-    rvli_block shared_up;
-    rvli_block shared_activated;
-    rvli_block shared_product;
-    rvli_block shared_given; /* Qwen's: before it is multiplied by the other */
-    rvli_block shared_opened;
 } rvli_experts;
 
 /* What Gemma 4 keeps around experts that stand beside an MLP. */
@@ -215,42 +206,6 @@ typedef struct rvli_beside {
     rvli_block named[2]; /* what both norms gave, until the layer returns */
 } rvli_beside;
 
-/* What Mamba's scan keeps, all but the first two in fp32. */
-typedef struct rvli_scan {
-    rvli_block biased; /* rates, and their softplus */
-    rvli_block opened;
-    rvli_block inputs;
-    rvli_block padded;          /* inputs, up to whole chunks */
-    rvli_block rates_of_inputs; /* copies */
-    rvli_block rates_of_decay;
-    rvli_block chunked; /* inputs by their rates */
-    rvli_block keys;    /* of every head */
-    rvli_block queries;
-    rvli_block segments; /* decay between two tokens of a chunk */
-    rvli_block scores;
-    rvli_block weighed;
-    rvli_block ends; /* decay up to the end of the chunk */
-    rvli_block decayed;
-    rvli_block states;  /* that each chunk adds, behind the first */
-    rvli_block between; /* decay between chunks */
-    rvli_block entering;
-    rvli_block begins; /* decay from the begin of the chunk */
-    rvli_block read;   /* from the state that enters */
-    rvli_block output;
-} rvli_scan;
-
-/* What Mamba 2 keeps in the place of attention. */
-typedef struct rvli_mamba {
-    rvli_block input; /* RVLI_HYBRID: while attention has its own */
-    rvli_block projected;
-    rvli_block convolved;
-    rvli_scan scan;
-    rvli_block gate; /* in fp32, and its silu */
-    rvli_block opened_gate;
-    rvli_norm norm;
-    rvli_block given; /* what the output projection takes */
-} rvli_mamba;
-
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
     rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
@@ -263,11 +218,10 @@ typedef struct rvli_layer {
     rvli_block k;
     rvli_block v;
     rvli_block attended;
-    rvli_block by_tokens; /* a copy of attended, where it lies by heads */
-    rvli_block sums;      /* of each row's exponentials, logarithms */
-    rvli_block softmax;   /* by math: of all scores */
-    rvli_block largest;   /* plain: where the largest of each row is */
-    rvli_block wide_q;    /* and what was multiplied, for every head of q: by math in fp32 */
+    rvli_block sums;    /* of each row's exponentials, logarithms */
+    rvli_block softmax; /* by math: of all scores */
+    rvli_block largest; /* plain: where the largest of each row is */
+    rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
     rvli_block mask; /* with a window that ends before the sequence: in bf16 */
@@ -275,14 +229,12 @@ typedef struct rvli_layer {
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
     rvli_block mlp_input;
-    rvli_block mixed[2]; /* RVLI_HYBRID: what Mamba and attention gave, until the layer returns */
     rvli_block gate;
     rvli_block activated;
-    rvli_block up; /* with RVLI_FUSED_UP of gate and up */
+    rvli_block up;
     rvli_block product;
     rvli_experts experts;
     rvli_beside beside;
-    rvli_mamba mamba;
     rvli_block middle; /* between attention and MLP, while it is needed */
 } rvli_layer;
 
@@ -566,10 +518,6 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
 /* With the last tensor of a layer that was computed again, what it began with goes. */
 void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
 
-/* The same in fp32, from the gradient of what was scaled. */
-rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept, rvli_block of_scaled);
-
 /* ---- nf4.c ---- */
 
 /* A weight in bf16 for one product, and its scales in fp32. */
@@ -658,9 +606,6 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
 /* The same as of attention. */
 rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
-/* Takes the gradient of the square of a relu, and what relu gave. Answers that of its input. */
-rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu);
-
 /* ---- ring.c: attention of a rank that has a part of each sequence ---- */
 
 /* Whether it is so: PyTorch's context_parallel() beside FSDP2. */
@@ -670,28 +615,6 @@ void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
 /* Of k and v there is one block, in the place of that of v. */
 void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
-
-/* ---- hybrid.c: Falcon-H1's layers ---- */
-
-bool rvli_is_hybrid(const rvli_training *t);
-/* Takes what the norm gave, and makes layer->middle. */
-void rvli_hybrid_forward(rvli_training *t, uint32_t number, rvli_block normed, bool kept);
-/* Answers the gradient of what the norm gave. */
-rvli_block rvli_hybrid_backward(rvli_training *t, uint32_t number);
-rvli_block rvli_hybrid_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
-rvli_block rvli_hybrid_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_product);
-
-/* ---- mamba.c: Mamba 2 in the place of attention; scan.c: its recurrence, in chunks ---- */
-
-/* The same as of attention. partial: recomputing stops before the last product. */
-rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
-rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
-/* Makes scan->output, of whole chunks. */
-void rvli_scan_forward(rvli_training *t, rvli_scan *scan, bool kept);
-/* Takes the gradient of the output, and answers those of what was convolved and of the rates. */
-rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan,
-                              rvli_block of_output, rvli_block *of_rates_out);
 
 /* ---- rotary.c ---- */
 
@@ -729,28 +652,6 @@ rvli_block rvli_beside_backward(rvli_training *t, uint32_t number, rvli_block of
 /* Makes e->indices and e->weights. The caller releases the latter, and e->logits. */
 void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept);
 void rvli_router_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e, rvli_sum *of_tokens);
-
-/* ---- shared_expert.c: the expert for all tokens beside them ---- */
-
-bool rvli_has_shared(const rvli_training *t);
-/* Whether it runs before the router. */
-bool rvli_is_shared_first(const rvli_training *t);
-/* Whether a gate multiplies what it gave. */
-bool rvli_opens_shared(const rvli_training *t);
-/* partial: up to its last product, and NULL. */
-rvli_block rvli_shared_expert_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial);
-/* Takes what it gave, and answers the same multiplied by its gate, or, without one, as it is. */
-rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given, bool kept,
-                                   bool partial);
-/* Answers the gradient of what it gave; NULL: it is that of the sum. */
-rvli_block rvli_shared_expert_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
-                                            rvli_sum *of_tokens);
-/* of_output: of what it gave, released when it has been used; NULL: it stays. */
-void rvli_shared_expert_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                                 rvli_sum *of_tokens);
-/* The same where it ran first. */
-void rvli_shared_expert_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                                      rvli_sum *of_tokens);
 
 /* ---- per_layer.c: an embedding of each token for each layer; else nothing happens ---- */
 
