@@ -320,7 +320,7 @@ class _Rounds:
     """Of one rank of a job, in this process: what its store has counted, and who has its turn."""
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last: int | None = None  # before this process has asked: another may have counted before it
         self.unsure = 0  # rounds after it that the store may have counted or not
         self.given_up = False  # in its last call
         self.turn = threading.Lock()
@@ -375,8 +375,10 @@ def _next_round(job: Job) -> int:
     key, rounds = f"{job.name}/rounds/{job.rank}", _rounds_of(job)
     unsure = rounds.unsure
     rounds.unsure = unsure + 1
-    missed = rounds.last + unsure - job.store.add(key, 0) if unsure else 0
-    rounds.last = int(job.store.add(key, 1 + missed))
+    if rounds.last is None:
+        rounds.last = int(job.store.add(key, 0))
+    missed = rounds.last + unsure - int(job.store.add(key, 0)) if unsure else 0
+    rounds.last = int(job.store.add(key, 1 + max(missed, 0)))
     rounds.unsure = 0
     return rounds.last
 

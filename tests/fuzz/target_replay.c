@@ -8,6 +8,7 @@
 
 #include "fuzz.h"
 #include "reveille/replay.h"
+#include "reveille/verdict.h"
 
 #define HOLDERS_MAX 256
 
@@ -28,12 +29,15 @@ static void check_stage(const rvl_replay *replay, size_t device, uint32_t index,
     require(count > HOLDERS_MAX || held == stage.peak_bytes);
 }
 
-static void check_device(const rvl_replay *replay, size_t index)
+/* A device does not fit by a request that is named, or because what was recorded has failed. */
+static void check_device(const rvl_replay *replay, size_t index, rvl_verdict_kind kind)
 {
+    bool failed = kind == RVL_VERDICT_FAILED || kind == RVL_VERDICT_OUT_OF_MEMORY;
     rvl_replay_device device = {.struct_size = sizeof device};
     require(rvl_replay_get_device(replay, index, &device) == RVL_OK);
     require(!device.fits || device.peak_bytes <= device.capacity_bytes);
-    require(device.fits == (device.oom_file == NULL));
+    require(device.oom_file == NULL || !device.fits);
+    require(device.fits || device.oom_file != NULL || failed);
     require(device.stage_count > 0 ? device.peak_stage < device.stage_count
                                    : device.peak_bytes == 0);
     for (uint32_t i = 0; i < device.stage_count; i++)
@@ -91,8 +95,10 @@ static bool count_text(void *user, const char *text, size_t size)
 static void check(const rvl_replay *replay, const rvl_timeline *timeline)
 {
     size_t written = 0;
+    rvl_verdict verdict = {.struct_size = sizeof verdict};
+    require(rvl_replay_get_verdict(replay, &verdict) == RVL_OK);
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++)
-        check_device(replay, i);
+        check_device(replay, i, verdict.kind);
     if (timeline != NULL)
         check_timeline(timeline, replay);
     require(rvl_replay_write_json(replay, count_text, &written) == RVL_OK && written > 0);
