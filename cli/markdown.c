@@ -98,6 +98,11 @@ static bool write_row(FILE *out, const rvl_replay *replay, const peak *row,
         return false;
     if (row->count > 1)
         fprintf(out, ", %" PRIu32 " times", row->count);
+    if (row->count > 1 && peak_largest(row)[0] != '#') {
+        fputs(", most in ", out);
+        if (!markdown_name(out, peak_largest(row)))
+            return false;
+    }
     fprintf(out, " | %s%s | %s | ", format_size(row->stats.peak_bytes, size),
             fits ? (row->over_budget ? " **over budget**" : "") : " **OOM**",
             fits ? format_size(row->stats.free_at_peak_bytes, left) : "none");
@@ -111,14 +116,20 @@ static bool write_rows(FILE *out, const rvl_replay *replay, const peak *rows, si
     fputs("\n| device | stage | peak | free at peak | who holds the peak |\n"
           "| ---: | :--- | ---: | ---: | :--- |\n",
           out);
-    bool ok = true;
+    ranked_peak *ranked = calloc(count + 1, sizeof *ranked);
+    bool ok = ranked != NULL;
+    for (size_t i = 0; ok && i < count; i++)
+        ranked[i] = (ranked_peak){&rows[i], i};
+    if (ok)
+        peaks_rank(ranked, count, MARKDOWN_ROWS_MAX);
     for (size_t i = 0; ok && i < count && i < MARKDOWN_ROWS_MAX; i++) {
         rvl_replay_device device = {.struct_size = sizeof device};
-        ok = rvl_replay_get_device(replay, rows[i].device, &device) == RVL_OK &&
-             write_row(out, replay, &rows[i], &device);
+        ok = rvl_replay_get_device(replay, ranked[i].row->device, &device) == RVL_OK &&
+             write_row(out, replay, ranked[i].row, &device);
     }
     if (count > MARKDOWN_ROWS_MAX)
-        fprintf(out, "\n%zu more rows are left out.\n", count - MARKDOWN_ROWS_MAX);
+        fprintf(out, "\n%zu more rows are left out, the smallest.\n", count - MARKDOWN_ROWS_MAX);
+    free(ranked);
     return ok;
 }
 

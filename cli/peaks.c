@@ -89,3 +89,37 @@ bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, s
     *count_out = count;
     return list != NULL;
 }
+
+const char *peak_largest(const peak *row)
+{
+    const char *behind = row->stats.name + strlen(row->stats.mark);
+    if (behind[0] == '\0')
+        return "#1";
+    return behind[0] == ':' ? behind + strlen(": ") : behind;
+}
+
+/* ---- Many rows ---- */
+
+static int by_peak(const void *left, const void *right)
+{
+    const ranked_peak *a = left, *b = right;
+    if (a->row->over_budget != b->row->over_budget)
+        return a->row->over_budget ? -1 : 1;
+    if (a->row->stats.peak_bytes != b->row->stats.peak_bytes)
+        return a->row->stats.peak_bytes > b->row->stats.peak_bytes ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static int by_order(const void *left, const void *right)
+{
+    const ranked_peak *a = left, *b = right;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+void peaks_rank(ranked_peak *rows, size_t count, size_t most)
+{
+    if (count <= most)
+        return;
+    qsort(rows, count, sizeof *rows, by_peak);
+    qsort(rows, most, sizeof *rows, by_order);
+}

@@ -32,4 +32,19 @@ typedef enum peaks_shared {
  * *peaks_out. false: no memory. */
 bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out);
 
+/* Which of the row's stages is the largest: "#37", or what one of others was marked with. */
+const char *peak_largest(const peak *row);
+
+/* One of many rows, and its place among them. */
+typedef struct ranked_peak {
+    const peak *row;
+    size_t at;
+} ranked_peak;
+
+/*
+ * For a table of `most` rows: puts those over a budget and those with the largest peaks first, in
+ * order of their places, and behind them the others, the largest first.
+ */
+void peaks_rank(ranked_peak *rows, size_t count, size_t most);
+
 #endif

@@ -13,6 +13,7 @@
 #include "command.h"
 
 #define NS_PER_SECOND 1e9
+#define ROWS_MOST 100u /* of a table, unless each stage is asked for */
 
 enum { STAGE, PEAK, MARK, DEVICES, LEAST, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
 
@@ -105,18 +106,34 @@ static char *numbers_text(const number_list *list)
 
 /* ---- A row ---- */
 
-/* "forward x50, most in #37"; the caller frees it. NULL: no memory. */
+/*
+ * "forward x50, most in #37", "other stages x50, most in step-7"; the caller frees it. NULL: no
+ * memory.
+ */
 static char *row_name(const peak *row)
 {
     const rvl_stage_stats *stats = &row->stats;
     char *text = NULL;
-    char *shown = printable(row->count > 1 ? stats->mark : stats->name);
-    if (shown == NULL || row->count <= 1)
-        return shown;
-    int length = asprintf(&text, "%s x%" PRIu32 ", most in %s", shown, row->count,
-                          strcmp(stats->name, stats->mark) != 0 ? strrchr(stats->name, '#') : "#1");
+    if (row->count <= 1)
+        return printable(stats->name);
+    char *mark = printable(stats->mark), *largest = printable(peak_largest(row));
+    if (mark == NULL || largest == NULL ||
+        asprintf(&text, "%s x%" PRIu32 ", most in %s", mark, row->count, largest) < 0)
+        text = NULL;
+    free(mark);
+    free(largest);
+    return text;
+}
+
+/* Of rows that are left out, as one; the caller frees it. NULL: no memory. */
+static char *rest_name(const peak *largest, uint64_t count)
+{
+    char *text = NULL, *shown = printable(largest->stats.name);
+    if (shown == NULL || asprintf(&text, "%" PRIu64 " others (--each-stage lists them), most in %s",
+                                  count, shown) < 0)
+        text = NULL;
     free(shown);
-    return length >= 0 ? text : NULL;
+    return text;
 }
 
 /* On which devices a row's largest is, and how small it is elsewhere. */
@@ -149,13 +166,17 @@ static bool is_over_budget(const alike_group *of, size_t row)
     return false;
 }
 
-/* Its widths, or, to_print, the row itself. Only what is printed lists its holders. */
-static bool show_row(table *rows, const alike_group *of, size_t row, bool to_print)
+/*
+ * Its widths, or, to_print, the row itself. Only what is printed lists its holders. rest: of how
+ * many stages it is the largest, which are left out; 0: it is a row of its own.
+ */
+static bool show_row(table *rows, const alike_group *of, size_t row, uint64_t rest, bool to_print)
 {
     const peak *largest = alike_largest(of, row);
     const rvl_stage_stats *stats = &largest->stats;
     char sizes[5][SIZE_TEXT_BYTES], seconds[32];
-    char *name = row_name(largest), *where = where_text(of, row, largest, sizes[4]);
+    char *name = rest > 0 ? rest_name(largest, rest) : row_name(largest);
+    char *where = where_text(of, row, largest, sizes[4]);
     char *holders =
         to_print ? holders_text(of->replay, largest->device, largest->stage, stats->peak_bytes)
                  : strdup("");
@@ -188,16 +209,28 @@ static bool show_row(table *rows, const alike_group *of, size_t row, bool to_pri
 }
 
 /* There may be a row for every event, so that rows are made twice instead of kept. */
-static bool print_rows(const alike_group *of)
+static bool print_rows(const alike_group *of, bool each_stage)
 {
+    size_t count = of->members[0]->row_count, most = each_stage ? SIZE_MAX : ROWS_MOST;
     table *rows = table_new(titles[of->count > 1], right, COLUMNS);
-    bool ok = rows != NULL;
+    ranked_peak *ranked = calloc(count + 1, sizeof *ranked);
+    bool ok = rows != NULL && ranked != NULL;
+    uint64_t rest = 0;
+    for (size_t i = 0; ok && i < count; i++)
+        ranked[i] = (ranked_peak){alike_largest(of, i), i};
+    if (ok)
+        peaks_rank(ranked, count, most);
+    for (size_t i = most; ok && i < count; i++)
+        rest += ranked[i].row->count;
     for (int to_print = 0; to_print <= 1; to_print++) {
         ok = ok && (to_print == 0 || table_print(rows, "  "));
-        for (size_t i = 0; ok && i < of->members[0]->row_count; i++)
-            ok = show_row(rows, of, i, to_print > 0);
+        for (size_t i = 0; ok && i < count && i < most; i++)
+            ok = show_row(rows, of, ranked[i].at, 0, to_print > 0);
+        if (ok && rest > 0)
+            ok = show_row(rows, of, ranked[most].at, rest, to_print > 0);
     }
     table_free(rows);
+    free(ranked);
     return ok;
 }
 
@@ -333,10 +366,10 @@ static void print_notes(const rvl_replay *replay, const rvl_trace_progress *prog
                progress->cut_files == 1 ? "its" : "their");
 }
 
-static bool print_group(const alike_group *of)
+static bool print_group(const alike_group *of, bool each_stage)
 {
     char which[32] = "";
-    bool ok = print_heading(of) && print_rows(of);
+    bool ok = print_heading(of) && print_rows(of, each_stage);
     for (size_t i = 0; ok && i < of->count; i++) {
         const device_rows *member = of->members[i];
         if (of->count > 1)
@@ -365,7 +398,7 @@ bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *pro
         alike_gather(all, count, i, each_stage, &found);
         if (i > 0)
             printf("\n");
-        ok = print_group(&found);
+        ok = print_group(&found, each_stage);
     }
     if (ok)
         print_notes(replay, progress);

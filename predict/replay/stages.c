@@ -190,8 +190,10 @@ static void put_in(rvl_replay *replay, uint32_t index, const rvli_stage_of_proce
     for (int device = 0; device < replay->device_count; device++) {
         uint64_t begin_bytes =
             stages->open_count > 0 ? rvli_stage_on(replay, WHOLE_RUN, device)->end_bytes : 0;
-        *rvli_stage_on(replay, index, device) = (rvli_stage_part){
-            .begin_bytes = begin_bytes, .segment = RVLI_NO_STAGE, .number = stage->number};
+        *rvli_stage_on(replay, index, device) = (rvli_stage_part){.begin_bytes = begin_bytes,
+                                                                  .segment = RVLI_NO_STAGE,
+                                                                  .number = stage->number,
+                                                                  .said = stage->said};
     }
 }
 
@@ -215,24 +217,42 @@ static bool folded_under(rvl_replay *replay, rvli_stage_mark *mark,
     return true;
 }
 
+/* Whether a stage is listed alone. */
+static bool is_kept(const rvl_replay *replay, const rvli_stages_of_process *process)
+{
+    return process->kept < RVLI_STAGES_OF_PROCESS &&
+           (uint64_t)replay->stages.kept * (uint64_t)replay->device_count < RVLI_STAGES_KEPT;
+}
+
+/* Whether stages of a name that are folded have, or get, a place of their own. */
+static bool has_place(const rvl_replay *replay, const rvli_stages_of_process *process,
+                      const char *name)
+{
+    rvli_stage_mark *known = NULL;
+    if (replay->stages.names < RVLI_STAGES_NAMES)
+        return true;
+    HASH_FIND(hh, process->names, name, strlen(name), known);
+    if (known != NULL && known->folded != RVLI_NO_STAGE)
+        return true;
+    for (size_t i = 0; i < replay->budget_count; i++)
+        if (strcmp(replay->budgets[i].stage, name) == 0)
+            return true;
+    return false;
+}
+
 /* A stage of a process begins. */
 static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, const char *name,
                              bool gap, uint32_t *index_out)
 {
     rvli_stages *stages = &replay->stages;
     rvli_stages_of_process *process = &replay->processes[event->process_index].stages;
-    bool kept = (uint64_t)stages->kept * (uint64_t)replay->device_count < RVLI_STAGES_KEPT;
-    if (!kept && stages->names >= RVLI_STAGES_NAMES) {
-        rvli_stage_mark *known = NULL;
-        HASH_FIND(hh, process->names, name, strlen(name), known);
-        if (known == NULL || known->folded == RVLI_NO_STAGE)
-            name = RVLI_STAGE_OTHERS;
-    }
-    rvli_stage_mark *mark = mark_of(process, name);
+    bool kept = is_kept(replay, process), placed = kept || has_place(replay, process, name);
+    rvli_stage_mark *mark = mark_of(process, placed ? name : RVLI_STAGE_OTHERS);
     if (mark == NULL)
         return no_memory(replay, event);
     rvli_stage_of_process stage = {
         .mark = mark->name,
+        .said = placed ? NULL : name,
         .process_index = event->process_index,
         .place = stages->begun + 1,
         .number = mark->count + 1,
@@ -253,6 +273,7 @@ static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, c
     put_in(replay, *index_out, &stage);
     stages->open[stages->open_count++] = *index_out;
     stages->kept += kept;
+    process->kept += kept;
     stages->begun++;
     mark->count++;
     if (!gap)
@@ -458,21 +479,20 @@ rvl_status rvli_replay_stages_begin(rvl_replay *replay)
     return RVL_OK;
 }
 
-/* "forward#3"; of one that was folded, the largest's on any device. */
+/* "forward#3", "other stages: step-7"; of one that was folded, the largest's on any device. */
 static bool make_name(const rvl_replay *replay, uint32_t index)
 {
     rvli_stage_of_process *stage = &replay->stages.list[index];
-    uint32_t number = rvli_stage_on(replay, index, 0)->number;
-    uint64_t most = 0;
-    for (int device = 0; device < replay->device_count; device++) {
+    const rvli_stage_part *largest = rvli_stage_on(replay, index, 0);
+    for (int device = 1; device < replay->device_count; device++) {
         const rvli_stage_part *part = rvli_stage_on(replay, index, device);
-        if (part->peak_bytes > most) {
-            most = part->peak_bytes;
-            number = part->number;
-        }
+        if (part->peak_bytes > largest->peak_bytes)
+            largest = part;
     }
-    stage->number = number;
-    return number <= 1 || asprintf(&stage->name, "%s#%u", stage->mark, number) >= 0;
+    stage->number = largest->number;
+    if (largest->said != NULL)
+        return asprintf(&stage->name, "%s: %s", stage->mark, largest->said) >= 0;
+    return stage->number <= 1 || asprintf(&stage->name, "%s#%u", stage->mark, stage->number) >= 0;
 }
 
 rvl_status rvli_replay_stages_end(rvl_replay *replay)

@@ -13,9 +13,10 @@
  * that one has come to when the process marks for the first time. Between its ranges a process is
  * `outside`.
  *
- * So that a program that marks without end stays within bounds, stages are kept one by one up to
- * RVLI_STAGES_KEPT. Later ones are folded, when they end, into one for each name of a process,
- * which keeps the largest of them. A segment that no stage needs is forgotten by the core.
+ * So that a program that marks without end stays within bounds, and its result too, stages are kept
+ * one by one up to RVLI_STAGES_OF_PROCESS and RVLI_STAGES_KEPT. Later ones are folded, when they
+ * end, into one for each name of a process, which keeps the largest of them. A segment that no
+ * stage needs is forgotten by the core.
  */
 #ifndef RVL_PREDICT_REPLAY_STAGES_H
 #define RVL_PREDICT_REPLAY_STAGES_H
@@ -25,10 +26,16 @@
 
 #include "base/hash.h"
 #include "reveille/replay.h"
+#include "reveille/timeline.h"
 
-/* Stages that are kept one by one, times devices. */
+/* Stages of a process that are kept one by one: as many as a timeline has points of a device. */
+#define RVLI_STAGES_OF_PROCESS RVL_TIMELINE_POINTS_DEFAULT
+/* Of all processes, times devices. */
 #define RVLI_STAGES_KEPT 131072u
-/* Names that stages are folded under; what has no name by then is RVLI_STAGE_OTHERS. */
+/*
+ * Names that stages are folded under. What has no name by then is RVLI_STAGE_OTHERS, except for
+ * names with a budget.
+ */
 #define RVLI_STAGES_NAMES 4096u
 /* Ranges of a process that are open at a time: docs/trace-format.md. */
 #define RVLI_STAGES_OPEN 256u
@@ -53,6 +60,7 @@ typedef struct rvli_stage_part {
     uint64_t measured_end_bytes;
     uint32_t segment; /* that has the peak and its holders; RVLI_NO_STAGE: none so far */
     uint32_t number;  /* among those of its name: of those that were folded the largest's */
+    const char *said; /* what the largest of RVLI_STAGE_OTHERS was marked with; NULL: its mark */
     bool read;
     bool measured;
 } rvli_stage_part;
@@ -60,7 +68,8 @@ typedef struct rvli_stage_part {
 /* A stage of a process, or, folded, several of one name. */
 typedef struct rvli_stage_of_process {
     const char *mark;
-    char *name; /* as it is listed where that is not the mark; made at the end */
+    const char *said; /* as in its parts */
+    char *name;       /* as it is listed where that is not the mark; made at the end */
     uint32_t process_index;
     uint32_t place; /* in the order in which stages of the run began; "start" has 0 */
     uint32_t number;
@@ -89,6 +98,7 @@ typedef struct rvli_stage_range {
 typedef struct rvli_stages_of_process {
     uint64_t used_devices; /* bit d: it has had memory on the context's device d */
     uint64_t marks;
+    uint32_t kept; /* stages, one by one */
     uint32_t flat; /* its flat stage plus 1; 0: none */
     uint32_t outside;
     rvli_stage_range *ranges; /* those that are open */

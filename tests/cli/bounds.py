@@ -28,6 +28,7 @@ SECONDS_MIN = 0.5
 BYTES_MIN = 24 << 20
 LIMIT_BYTES = 2 << 30
 LISTED = 64
+MILLION, LARGEST = 1000000, 777777
 SWEEP = os.path.join(os.path.dirname(__file__), "../../bench/sweep.sh")
 SWEEP_SECONDS = 2 * 5.0
 
@@ -105,6 +106,16 @@ def check_growth(name: str, small: tuple[float, int, bytes], large: tuple[float,
     print(f"{name}: {small[0]:.2f} to {large[0]:.2f} s, {small[1] >> 20} to {large[1] >> 20} MiB")
 
 
+def million(names: int) -> Iterator[str]:
+    """A million stages; one has a peak far above the others'."""
+    yield f"alloc 0 engine 0 1 0 {GRANULE} weights"
+    for i in range(MILLION):
+        yield f"stage {i * 1000} engine 0 step-{i % names}"
+        if i == LARGEST:
+            yield f"alloc {i * 1000 + 1} engine 0 2 0 {99 * GRANULE} batch"
+            yield f"free {i * 1000 + 2} engine 0 2"
+
+
 CASES: list[tuple[str, Callable[[int], Iterator[str]], int, int]] = [
     ("stages_of_tags", stages_of_tags, 4000, 0),
     ("marks", marks, 100000, 0),
@@ -121,6 +132,28 @@ def check_listed(output: bytes, count: int) -> None:
     others = stage["at_peak_others"]
     assert others["count"] == count - LISTED, others
     assert sum(each["bytes"] for each in stage["at_peak"]) + others["bytes"] == stage["peak_bytes"]
+
+
+def check_million(reveille: str, path: str, names: int, most_bytes: int) -> None:
+    """What is written is as short as a timeline, says how many stages are folded, and names the largest of all."""
+    write(path, million(names), 0)
+    seconds, used, output = run([reveille, "replay", "--json", path], True)
+    assert used <= most_bytes, f"{used} bytes"
+    assert len(output) <= 3 << 20, len(output)
+    (device,) = json.loads(output)["devices"]
+    stages = device["stages"]
+    start = sum(each["name"] == "start" for each in stages)
+    assert sum(each.get("merged", 1) for each in stages) == MILLION + start
+    largest = max(stages, key=lambda each: each["peak_bytes"])
+    said = f"step-{LARGEST}" if names > LARGEST else f"step-{LARGEST % names}#{LARGEST // names + 1}"
+    assert (largest["name"].removeprefix("other stages: "), largest["peak_bytes"]) == (said, 100 * GRANULE), largest
+    assert device["peak_stage"] == largest["name"], device["peak_stage"]
+    for options, most in (([], 110), (["--each-stage"], 9000), (["--markdown"], 110)):
+        table = run([reveille, "replay", *options, path], True)[2].decode()
+        assert table.count("\n") <= most, (options, table.count("\n"))
+        name, _, number = said.partition("#")
+        assert name in table and (number in table or options == ["--markdown"]), (options, table[-400:])
+    print(f"a million stages of {names} names: {seconds:.2f} s, {used >> 20} MiB, {len(output) >> 10} KiB of JSON")
 
 
 def check_sweep(reveille: str) -> None:
@@ -150,6 +183,8 @@ def main() -> None:
         assert planned[1] <= replayed[1] + (8 << 20), f"plan took {planned[1]} bytes, replay {replayed[1]}"
         assert planned[0] <= 12 * replayed[0] + 1, f"plan took {planned[0]} s, replay {replayed[0]} s"
         print(f"plan: {planned[0]:.2f} s, {planned[1] >> 20} MiB; replay: {replayed[0]:.2f} s, {replayed[1] >> 20} MiB")
+        for names, most_bytes in ((3, 16 << 20), (900000, 192 << 20)):
+            check_million(reveille, os.path.join(folder, "million.rvt"), names, most_bytes)
     check_sweep(reveille)
 
 

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "reveille/replay.h"
+#include "reveille/timeline.h"
 
 #define DEVICES_MAX 3
 
@@ -435,12 +436,14 @@ static long most_kib(void)
     return usage.ru_maxrss;
 }
 
-enum { MANY = 1000000 };
+enum { MANY = 1000000, NAMED = 900000, KEPT = RVL_TIMELINE_POINTS_DEFAULT };
 
 /* A source that never holds its events: MANY stages, and in each a pulse; #777777 is the largest.
  */
 typedef struct endless {
     uint64_t at;
+    bool named; /* nearly each stage has a name of its own: a trace may have a million names */
+    char name[32];
 } endless;
 
 static rvl_status next_of_many(void *user, rvl_trace_event *event_out)
@@ -453,7 +456,8 @@ static rvl_status next_of_many(void *user, rvl_trace_event *event_out)
     switch (many->at++ % 3) {
     case 0:
         event_out->kind = RVL_EVENT_STAGE;
-        event_out->name = stage % 2 == 1 ? "odd" : "even";
+        snprintf(many->name, sizeof many->name, "step-%" PRIu64, stage % NAMED);
+        event_out->name = many->named ? many->name : stage % 2 == 1 ? "odd" : "even";
         break;
     case 1:
         event_out->kind = RVL_EVENT_ALLOC;
@@ -468,12 +472,11 @@ static rvl_status next_of_many(void *user, rvl_trace_event *event_out)
     return RVL_OK;
 }
 
-static void test_a_million_stages_stay_within_bounds(void **state)
+/* Within bounds of time, of memory, and of what is written. */
+static rvl_replay *replay_of_many(endless *many, const char *budget_name, long bound_kib)
 {
-    (void)state;
-    endless many = {0};
     const rvl_trace_device device = {.capacity_bytes = 1000 * MIB, .granularity_bytes = 2 * MIB};
-    const rvl_budget budget = {"odd", 400 * MIB};
+    const rvl_budget budget = {budget_name, 400 * MIB};
     const rvl_replay_source source = {
         .struct_size = sizeof source,
         .devices = &device,
@@ -481,7 +484,7 @@ static void test_a_million_stages_stay_within_bounds(void **state)
         .device_size = sizeof device,
         .event_size = sizeof(rvl_trace_event),
         .next = next_of_many,
-        .user = &many,
+        .user = many,
     };
     const rvl_replay_options options = {.struct_size = sizeof options,
                                         .budgets = &budget,
@@ -492,15 +495,25 @@ static void test_a_million_stages_stay_within_bounds(void **state)
     rvl_replay *replay = NULL;
     assert_int_equal(rvl_replay_run_source(&source, &options, &replay), RVL_OK);
     assert_in_range(now_ms() - begin_ms, 0, 30000);
-    long bound_kib = 128 * 1024;
 #ifdef __SANITIZE_ADDRESS__
     bound_kib *= 2; /* its realloc() copies, and keeps what was freed for a while */
 #endif
     assert_in_range(most_kib() - before_kib, 0, bound_kib);
+    char *json = NULL;
+    assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
+    assert_in_range(strlen(json), 1, 3 * MIB);
+    free(json);
+    return replay;
+}
 
+static void test_a_million_stages_stay_within_bounds(void **state)
+{
+    (void)state;
+    endless many = {0};
+    rvl_replay *replay = replay_of_many(&many, "odd", 16 * 1024);
     rvl_replay_device found = device_of(replay, 0);
-    assert_int_equal(found.stage_count,
-                     131071 + 2); /* the last two stand for the rest; start is not listed */
+    /* The last two stand for the rest; start is not listed. */
+    assert_int_equal(found.stage_count, KEPT + 2);
     assert_false(found.within_budgets);
     uint64_t count = 0;
     bool odd_was_found = false;
@@ -510,7 +523,7 @@ static void test_a_million_stages_stay_within_bounds(void **state)
         bool over;
         assert_int_equal(rvl_replay_get_stage(replay, 0, i, &stats, &over), RVL_OK);
         assert_int_equal(rvl_replay_get_mark(replay, 0, i, &mark), RVL_OK);
-        assert_true(mark.count == 1 || i >= 131071);
+        assert_true(mark.count == 1 || i >= KEPT);
         count += mark.count;
         assert_int_equal(over, stats.peak_bytes > 400 * MIB);
         odd_was_found |= over;
@@ -530,6 +543,32 @@ static void test_a_million_stages_stay_within_bounds(void **state)
     rvl_replay_close(replay);
 }
 
+static void test_a_million_names_stay_within_bounds(void **state)
+{
+    (void)state;
+    enum { NAMES = 4096 };
+    endless many = {.named = true};
+    rvl_replay *replay = replay_of_many(&many, "step-1", 256 * 1024);
+    rvl_replay_device found = device_of(replay, 0);
+    /* Others, and what comes again and has a budget: that is never among others. */
+    assert_int_equal(found.stage_count, KEPT + NAMES + 2);
+    assert_true(found.within_budgets);
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    assert_int_equal(rvl_replay_get_stage(replay, 0, KEPT + NAMES, &stats, NULL), RVL_OK);
+    assert_int_equal(rvl_replay_get_mark(replay, 0, KEPT + NAMES, &mark), RVL_OK);
+    assert_string_equal(stats.mark, "other stages");
+    assert_string_equal(stats.name, "other stages: step-777777");
+    assert_int_equal(stats.peak_bytes, 500 * MIB);
+    assert_int_equal(mark.count, MANY - KEPT - 2 * NAMES - 1); /* these come again */
+    assert_int_equal(found.peak_stage, KEPT + NAMES);
+    rvl_replay_close(replay);
+    many = (endless){.named = true};
+    replay = replay_of_many(&many, "step-777777", 256 * 1024);
+    assert_false(device_of(replay, 0).within_budgets);
+    rvl_replay_close(replay);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -546,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_a_process_that_ends),
         cmocka_unit_test(test_ranges_that_cannot_be),
         cmocka_unit_test(test_a_million_stages_stay_within_bounds),
+        cmocka_unit_test(test_a_million_names_stay_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
