@@ -256,6 +256,12 @@ void rvli_tag_unlink(rvli_allocation *allocation)
         allocation->next->previous = allocation->previous;
 }
 
+bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy)
+{
+    return context->store != NULL && policy == RVL_BACKUP_HOST &&
+           !context->devices[device].facts.host_accounted;
+}
+
 void rvli_allocation_move(rvli_allocation *allocation, rvli_move move)
 {
     rvl_state to = (rvl_state)allocation->state;

@@ -319,6 +319,9 @@ void rvli_tables_destroy(rvl_context *context);
 void rvli_tag_link(rvli_allocation *allocation);
 void rvli_tag_unlink(rvli_allocation *allocation);
 
+/* Whether a policy's backups on a device lie in the store of the node. */
+bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);
+
 /* Moves an allocation; the move must be legal. With the lock held. */
 void rvli_allocation_move(rvli_allocation *allocation, rvli_move move);
 /* Moves it to LOST. With the lock held. */

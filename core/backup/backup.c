@@ -66,12 +66,6 @@ const rvli_backup_store rvli_host_store = {
 
 /* ---- Any ---- */
 
-bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy)
-{
-    return context->store != NULL && policy == RVL_BACKUP_HOST &&
-           !context->devices[device].facts.host_accounted;
-}
-
 bool rvli_backup_is_in_store(const rvli_backup *backup)
 {
     return backup->store == &rvli_shared_store && backup->segments != NULL;

@@ -66,9 +66,6 @@ rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *al
 rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
                           const rvli_backup *backup, uint64_t offset, uint64_t size);
 
-/* Whether a policy's backups on a device lie in the store of the node. */
-bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);
-
 /* Whether a backup lies there. False for those of a rehearsal. */
 bool rvli_backup_is_in_store(const rvli_backup *backup);
 

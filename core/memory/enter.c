@@ -24,7 +24,7 @@ void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation)
 static bool wants_host(const rvl_context *context, const rvli_allocation *allocation)
 {
     return allocation->policy == RVL_BACKUP_HOST &&
-           (context->store == NULL || context->devices[allocation->device].facts.host_accounted);
+           !rvli_backup_is_shared(context, allocation->device, RVL_BACKUP_HOST);
 }
 
 rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation)

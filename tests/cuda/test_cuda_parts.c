@@ -1095,10 +1095,22 @@ static uint64_t ahead(uint64_t *own, uint64_t bytes, uint64_t keep_bytes)
     return coming;
 }
 
+/* There is enough from now on, whatever the machine has. */
+static void give_plenty(void)
+{
+    static char plenty[64];
+    snprintf(plenty, sizeof plenty, "MemAvailable: %llu kB\n",
+             (unsigned long long)((rvli_hostmem_total() + 8 * CHUNK) / 1024));
+    cgroup_max = cgroup_current = cgroup_stat = NULL;
+    meminfo = plenty;
+    files_are_ours = true;
+}
+
 static void memory_is_made_ahead_and_used(void **state)
 {
     (void)state;
     uint64_t own = 0, other = 0;
+    give_plenty();
     assert_int_equal(ahead(&own, CHUNK + 1, RVLI_PINNED_KEEP_ALL), CHUNK + 1);
     rvli_pinned_settle();
     check_facts(0, 2 * CHUNK, 0);
@@ -1120,6 +1132,7 @@ static void no_more_is_made_ahead_than_is_kept(void **state)
 {
     (void)state;
     uint64_t own = 0;
+    give_plenty();
     assert_int_equal(ahead(&own, 3 * CHUNK, 2 * CHUNK - 1), CHUNK);
     rvli_pinned_settle();
     check_facts(0, CHUNK, 0);
@@ -1154,13 +1167,9 @@ static void a_buffer_does_not_give_way(void **state)
 {
     (void)state;
     uint64_t own = 0;
-    char plenty[64], little[64];
-    snprintf(plenty, sizeof plenty, "MemAvailable: %llu kB\n",
-             (unsigned long long)((rvli_hostmem_total() + 8 * CHUNK) / 1024));
+    char little[64];
+    give_plenty();
     snprintf(little, sizeof little, "MemAvailable: %llu kB\n", 2 * CHUNK / 1024 + 0ULL);
-    cgroup_max = cgroup_current = cgroup_stat = NULL;
-    meminfo = plenty;
-    files_are_ours = true;
     gate_set(&making_gate, true);
     alloc_well(2 * CHUNK); /* keeps all workers busy */
     gate_await(&making_gate, 1);
@@ -1176,6 +1185,7 @@ static void what_cannot_be_made_ahead_is_made_later(void **state)
 {
     (void)state;
     uint64_t own = 0;
+    give_plenty();
     threads_refused_from = 1;
     assert_int_equal(ahead(&own, CHUNK, RVLI_PINNED_KEEP_ALL), 0);
     threads_refused_from = 0;
