@@ -2,6 +2,7 @@
 #include "core/sleep/obstacles.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@ typedef struct obstacle {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static obstacle *obstacles; /* newest first */
+static _Atomic(rvli_obstacle_fn) asked;
 
 /* ---- Fork: a child has no memory of others open, since it has no device yet ---- */
 
@@ -74,7 +76,12 @@ rvl_status rvl_sleep_allow(uint64_t key)
     return RVL_OK;
 }
 
-rvl_status rvli_obstacles_check(void)
+void rvli_obstacles_ask(rvli_obstacle_fn ask)
+{
+    atomic_store(&asked, ask);
+}
+
+static rvl_status check_said(void)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
     unsigned more = 0;
@@ -95,4 +102,12 @@ rvl_status rvli_obstacles_check(void)
         rvli_text_add(&text, " more)");
     }
     return rvli_error(RVL_ERR_BUSY, message);
+}
+
+/* Who is asked has the better name of what others have only seen being opened. */
+rvl_status rvli_obstacles_check(void)
+{
+    rvli_obstacle_fn ask = atomic_load(&asked);
+    rvl_status status = ask != NULL ? ask() : RVL_OK;
+    return status == RVL_OK ? check_said() : status;
 }

@@ -5,7 +5,11 @@
 
 #include "core/backend.h"
 
-/* RVL_ERR_BUSY, with the newest reason and how many there are. */
+/* What is asked before each sleep from now on, beside what was said. It fills the record. */
+typedef rvl_status (*rvli_obstacle_fn)(void);
+void rvli_obstacles_ask(rvli_obstacle_fn ask);
+
+/* Its answer; then RVL_ERR_BUSY, with the newest reason and how many there are. */
 rvl_status rvli_obstacles_check(void);
 
 /* Whether a context may be opened now: a driver that sleeps would not answer. RVL_ERR_STATE. */

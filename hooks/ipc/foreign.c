@@ -12,8 +12,9 @@ void rvli_foreign_open(uint64_t key)
 {
     rvl_error before = *rvli_error_get();
     if (rvl_sleep_forbid(
-            key, "memory of another process is open here (cudaIpcOpenMemHandle(), "
-                 "cuMemImportFromShareableHandle() or an imported pool): close it first") == RVL_OK)
+            key, "memory of another process is open here (a communicator of NCCL, "
+                 "cudaIpcOpenMemHandle(), cuMemImportFromShareableHandle(), a pool): close it "
+                 "first") == RVL_OK)
         atomic_fetch_add(&open_count, 1);
     rvli_error_set(&before);
 }

@@ -31,7 +31,8 @@ static rvl_status describe_memory(const rvli_nccl *nccl, const rvli_known *known
     return status;
 }
 
-static rvl_status describe(const rvli_nccl *nccl, const rvli_known *known, rvl_communicator *into)
+rvl_status rvli_nccl_describe(const rvli_nccl *nccl, const rvli_known *known,
+                              rvl_communicator *into)
 {
     *into = (rvl_communicator){.comm = known->comm,
                                .device = known->device,
@@ -60,7 +61,7 @@ rvl_status rvl_communicator_get(size_t index, rvl_communicator *communicator_out
     if (status == RVL_OK)
         status = rvli_nccl_find(&nccl);
     if (status == RVL_OK)
-        status = describe(&nccl, &known[index], &found);
+        status = rvli_nccl_describe(&nccl, &known[index], &found);
     rvli_known_free(known, count);
     return status == RVL_OK ? rvli_result_write(communicator_out, &found, sizeof found) : status;
 }
@@ -130,7 +131,7 @@ static rvl_status add_up(const rvli_nccl *nccl, rvl_transition_kind kind, const 
     for (size_t i = 0; i < count; i++) {
         rvl_communicator found;
         int device = known[i].device;
-        rvl_status status = describe(nccl, &known[i], &found);
+        rvl_status status = rvli_nccl_describe(nccl, &known[i], &found);
         if (status != RVL_OK)
             return status;
         if (found.state != moved || device < 0 || device >= RVL_MAX_DEVICES)
@@ -218,7 +219,7 @@ rvl_status rvl_communicator_get_stats(int device, rvl_tag_stats *stats_out)
         rvl_communicator found;
         if (device != -1 && device != known[i].device)
             continue;
-        status = describe(&nccl, &known[i], &found);
+        status = rvli_nccl_describe(&nccl, &known[i], &found);
         if (status == RVL_OK)
             add_stats(&stats, &known[i], &found);
     }

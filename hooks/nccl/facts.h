@@ -9,6 +9,10 @@
 
 #include "hooks/nccl/known.h"
 
+/* What NCCL says of one. RVL_ERR_STATE: NCCL failed. */
+rvl_status rvli_nccl_describe(const rvli_nccl *nccl, const rvli_known *known,
+                              rvl_communicator *into);
+
 /* RVL_OK, or RVL_ERR_NOT_SUPPORTED with what these communicators keep. */
 rvl_status rvli_nccl_require(const rvli_nccl *nccl, const rvli_known *known, size_t count);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "hooks/nccl/asleep.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static rvli_known *all; /* in their order */
@@ -74,6 +75,7 @@ rvl_status rvl_communicator_add(void *comm)
         status = rvli_nccl_check(&nccl, "ncclCommCuDevice", nccl.ncclCommCuDevice(comm, &device));
     if (status != RVL_OK)
         return status;
+    rvli_nccl_watch_sleep();
     pthread_mutex_lock(&lock);
     if (find(comm) == all_count)
         status = append(comm, device);

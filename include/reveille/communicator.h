@@ -82,6 +82,17 @@ RVL_API rvl_status rvl_communicator_get_stats(int device, rvl_tag_stats *stats_o
  */
 RVL_API rvl_status rvl_communicator_forecast(rvl_transition_kind kind, rvl_forecast *forecast_out);
 
+/*
+ * Whether a process with these communicators could sleep, as rvl_communicator_get() describes them.
+ * No process comes back to its devices that has memory of other ranks open, so each of more ranks
+ * than one must be paused, and may share no host memory of the driver. rvl_sleep() asks this of all
+ * that are named; a program that keeps a list of its own may ask it before. All have the
+ * struct_size of the first. Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the message says what to do, the
+ * tag is "nccl"); RVL_ERR_INVALID; RVL_ERR_VERSION. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_communicator_check_sleep(const rvl_communicator *communicators,
+                                                size_t count);
+
 /* Whether to wait no longer: other ranks have given the move up. Polled; may not block. */
 typedef bool (*rvl_communicator_stop_fn)(void *user);
 

@@ -40,7 +40,8 @@ typedef struct rvl_sleep_options {
  * What could not come back is refused before anything is done: RVL_ERR_BUSY (memory of another
  * process is open here, a transition is prepared, a resume goes on, rvl_sleep_forbid()).
  * Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the driver has no process checkpoint, there is no
- * nvidia-smi, managed memory); RVL_ERR_STATE (it sleeps already, or the call comes from a
+ * nvidia-smi, managed memory, a communicator of NCCL that is not paused: see
+ * rvl_communicator_check_sleep()); RVL_ERR_STATE (it sleeps already, or the call comes from a
  * callback); RVL_ERR_TIMEOUT; RVL_ERR_INVALID (NULL, and no context on real devices is open); what
  * rvl_pause() returns; RVL_ERR_IO (the driver: see the native code). Thread-safe. Since 0.1.
  */

@@ -183,6 +183,21 @@ class DeviceInfo(Sized):
     ]
 
 
+class Communicator(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("comm", c_void_p),
+        ("device", c_int),
+        ("rank", c_int),
+        ("rank_count", c_int),
+        ("state", c_int),
+        ("size_bytes", c_uint64),
+        ("kept_bytes", c_uint64),
+        ("can_pause", c_bool),
+        ("reserved", c_uint8 * 7),
+    ]
+
+
 class CudaOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -626,6 +641,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
     "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),
+    "rvl_communicator_check_sleep": (c_int, [POINTER(Communicator), c_size_t]),
     "rvl_control_open": (c_int, [POINTER(ControlOptions)]),
     "rvl_control_close": (c_int, []),
     "rvl_sleep": (c_int, [c_void_p, POINTER(SleepOptions)]),

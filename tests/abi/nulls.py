@@ -22,6 +22,7 @@ FINE = {
     "rvl_hooks_resume": "no tag: all of them",
     "rvl_listener_set": "nobody hears",
     "rvl_context_close": "nothing to close",
+    "rvl_communicator_check_sleep": "without communicators",
     "rvl_control_open": "as it is by default",
     "rvl_trace_writer_close": "nothing to close",
 }

@@ -140,7 +140,7 @@ def test_communicators_forbid_it(monkeypatch):
     ranks = Ranks(monkeypatch)
     two = reveille.Communicator(1, 0, 0, 2, "active", 0, 0)
     monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (two,))
-    with pytest.raises(NotSupported, match="destroy them first"):
+    with pytest.raises(NotSupported, match="1 communicator of NCCL connects this process with others.*or destroy them first"):
         reveille.sleep()
     assert ranks.calls == {}
 
@@ -158,6 +158,7 @@ class Communicators:
 
     def __init__(self, monkeypatch, ranks, can_suspend=True):
         self.ranks, self.state = ranks, {}
+        self.bytes = (484, 4) if can_suspend else (None, None)
         self.fails = set()
         known = _asleep.COMMUNICATORS
         monkeypatch.setattr(known, "all", self.all)
@@ -172,7 +173,7 @@ class Communicators:
 
     def all(self):
         state = self.state.get(self.pointer(), "active")
-        return (reveille.Communicator(self.pointer(), 0, self.ranks.own.rank, 2, state, 484, 4),)
+        return (reveille.Communicator(self.pointer(), 0, self.ranks.own.rank, 2, state, *self.bytes),)
 
 
 class Move:
@@ -263,6 +264,15 @@ def test_what_forbids_a_sleep_pauses_no_communicator(monkeypatch):
     assert sorted(raised) == [0, 1] and communicators.state == ranks.calls == {}
 
 
+def test_a_communicator_that_is_on_its_way_forbids_it(monkeypatch):
+    Ranks(monkeypatch)
+    moving = tuple(reveille.Communicator(each, 0, 0, 2, "pausing", 4, 0) for each in (1, 2))
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: moving)
+    with pytest.raises(NotSupported, match="2 communicators of NCCL connect this") as raised:
+        reveille.sleep()
+    assert raised.value.tag == "nccl"
+
+
 def test_an_older_nccl_is_refused_by_name(monkeypatch):
     ranks = Ranks(monkeypatch)
     Communicators(monkeypatch, ranks, can_suspend=False)
@@ -283,54 +293,6 @@ def test_a_wake_without_the_group_leaves_communicators_paused_and_says_so(monkey
     assert ranks.run(2, work) == {}
     assert communicators.state == {1000: "paused", 1001: "paused"}
     assert caplog.text.count("communicators stay paused (1)") == 2
-
-
-class HostMemoryDriver:
-    """Allocation handles at these addresses: handle types and location."""
-
-    def __init__(self, at):
-        self.at, self.released = at, []
-
-    def cuMemRetainAllocationHandle(self, handle, address):
-        if address.value not in self.at:
-            return 1
-        handle._obj.value = address.value
-        return 0
-
-    def cuMemGetAllocationPropertiesFromHandle(self, properties, handle):
-        properties._obj.handle_types, properties._obj.location_type = self.at[handle.value]
-        return 0
-
-    def cuMemRelease(self, handle):
-        self.released.append(handle.value)
-        return 0
-
-
-@pytest.mark.parametrize(
-    ("kinds", "shared"),
-    [((0, 3), False), ((1, 1), False), ((1, 3), True), ((1, 2), True), (None, False)],
-)
-def test_host_memory_that_nccl_shares_forbids_it(monkeypatch, tmp_path, kinds, shared):
-    """Paused or not: what the driver has mapped here tells. (Handle types, location) of a mapping."""
-    Ranks(monkeypatch)
-    maps = tmp_path / "maps"
-    maps.write_text(
-        "1000-2000 rw-s 00000000 00:06 7    /dev/nvidiactl\n"
-        "3000-4000 rw-s 00000000 00:06 7    /usr/lib/libcuda.so.1\n"
-        "5000-6000 rw-p 00000000 00:00 0\n"
-    )
-    driver = HostMemoryDriver({} if kinds is None else {0x1000: kinds, 0x3000: (1, 3)})
-    monkeypatch.setattr(_asleep_nccl, "MAPS", str(maps))
-    monkeypatch.setattr(_asleep_nccl, "_open_driver", lambda: driver)
-    two = reveille.Communicator(1, 0, 0, 2, "paused", 484, 4)
-    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (two,))
-    if shared:
-        with pytest.raises(NotSupported, match="NCCL_CUMEM_HOST_ENABLE=0"):
-            reveille.sleep()
-    else:
-        reveille.sleep()
-        reveille.wake()
-    assert driver.released == ([] if kinds is None else [0x1000])
 
 
 class Saver:

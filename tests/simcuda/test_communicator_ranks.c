@@ -399,6 +399,40 @@ static void it_goes_well(void)
     }
 }
 
+static void sleep_is_refused(void)
+{
+    rvl_error why = {.struct_size = sizeof why};
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    NEED(rvl_sleep(NULL, NULL) == RVL_ERR_NOT_SUPPORTED);
+    NEED(rvl_last_error(&why) == RVL_OK);
+    NEED(strstr(why.message, "2 communicators of NCCL connect this process with others") != NULL);
+    NEED(strcmp(why.tag, RVL_COMMUNICATOR_TAG) == 0);
+    NEED(rvl_sleep_forecast(NULL, NULL, &forecast) == RVL_ERR_NOT_SUPPORTED);
+    NEED(!rvl_context_is_asleep(NULL));
+}
+
+/* With them, a process would be lost: it is refused until they are paused, or forgotten. */
+static void a_sleep_asks_for_communicators(void)
+{
+    rvl_status own = RVL_OK;
+    sleep_is_refused();
+    check_memory(0);
+    check_communicators(0, 0);
+    NEED(move(RVL_TRANSITION_PAUSE, LONG_NS, &own));
+    NEED(rvl_sleep(NULL, NULL) == RVL_OK);
+    NEED(rvl_context_is_asleep(NULL));
+    NEED(rvl_wake_up(NULL, NULL) == RVL_OK);
+    check_memory(0);
+    check_communicators(1, 0);
+    NEED(vote(true));
+    NEED(move(RVL_TRANSITION_RESUME, LONG_NS, &own));
+    check_memory(0);
+    check_communicators(1, 1);
+    sleep_is_refused();
+    check_memory(0);
+    NEED(vote(true));
+}
+
 /* The others hear of it, and have their memory back. NCCL has given that communicator up. */
 static void a_rank_dies(void)
 {
@@ -455,6 +489,12 @@ static void each_step_fails_on_each_rank(void **unused)
     run(pauses_and_resumes_fail, 0);
 }
 
+static void none_sleeps_with_communicators(void **unused)
+{
+    (void)unused;
+    run(a_sleep_asks_for_communicators, 0);
+}
+
 static void others_go_on_without_a_dead_rank(void **unused)
 {
     (void)unused;
@@ -466,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_move_together),
         cmocka_unit_test(each_step_fails_on_each_rank),
+        cmocka_unit_test(none_sleeps_with_communicators),
         cmocka_unit_test(others_go_on_without_a_dead_rank),
     };
     job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -32,6 +32,9 @@ void action_communicators(caller *by)
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_communicator_get, 0, &found);
     ANSWER(by, MAY_OK, rvl_communicator_get_stats, -1, &stats);
     EXPECT(by, stats.active_bytes, 0);
+    ANSWER(by, MAY_OK, rvl_communicator_check_sleep, NULL, 0);
+    found.rank_count = 2;
+    ANSWER(by, MAY(RVL_ERR_NOT_SUPPORTED), rvl_communicator_check_sleep, &found, 1);
     ANSWER(by, MAY_OK, rvl_communicator_forecast, RVL_TRANSITION_RESUME, &forecast);
     EXPECT(by, forecast.allocation_count, 0);
     EXPECT(by, forecast.fits, true);
