@@ -63,14 +63,20 @@ void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr)
         hears->freeing(context, addr);
 }
 
-/* A listener of before this function has none. */
+/* All functions of a listener, those that it does not know NULL. */
+static rvl_listener functions_of(const rvl_listener *hears)
+{
+    rvl_listener known = {0};
+    if (hears != NULL && rvli_options_read(&known, sizeof known, hears) != RVL_OK)
+        known = (rvl_listener){0};
+    return known;
+}
+
 void rvli_listener_tell_refusal(const rvl_context *context, const rvli_tag *tag, int device,
                                 uint64_t requested_bytes, uint64_t free_bytes)
 {
-    const rvl_listener *hears = rvli_listener_of(context);
-    rvl_listener known;
-    if (hears == NULL || rvli_options_read(&known, sizeof known, hears) != RVL_OK ||
-        known.refused == NULL)
+    rvl_listener known = functions_of(rvli_listener_of(context));
+    if (known.refused == NULL)
         return;
     const rvl_listened what = {
         .struct_size = sizeof what,
@@ -81,6 +87,15 @@ void rvli_listener_tell_refusal(const rvl_context *context, const rvli_tag *tag,
         .state = RVL_STATE_PAUSED,
     };
     known.refused(&what, free_bytes);
+}
+
+void rvli_listener_tell_sleep(rvl_event_kind kind, bool skips)
+{
+    rvl_listener known = functions_of(atomic_load(&listener));
+    if (kind == RVL_EVENT_SLEEP && known.sleeping != NULL)
+        known.sleeping(skips);
+    if (kind == RVL_EVENT_WAKE && known.awake != NULL)
+        known.awake(skips);
 }
 
 /* ---- Opening and closing ---- */

@@ -18,6 +18,8 @@ void rvli_listener_tell_alloc(const rvl_context *context, const rvli_allocation 
 /* There was no memory. May change the error record. */
 void rvli_listener_tell_refusal(const rvl_context *context, const rvli_tag *tag, int device,
                                 uint64_t requested_bytes, uint64_t free_bytes);
+/* Of the whole process: RVL_EVENT_SLEEP with `discard`, or RVL_EVENT_WAKE with `paused`. */
+void rvli_listener_tell_sleep(rvl_event_kind kind, bool skips);
 void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr);
 
 /* ---- All contexts on real devices ---- */

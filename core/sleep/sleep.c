@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "core/listener.h"
 #include "core/memory/blocks.h"
 #include "core/sleep/sleep_group.h"
 #include "reveille/record.h"
@@ -28,6 +29,8 @@
 static void record(const rvli_sleepers *all, rvl_event_kind kind, bool skips)
 {
     rvl_error before = *rvli_error_get();
+    if (all->real)
+        rvli_listener_tell_sleep(kind, skips);
     for (size_t i = 0; i < all->count; i++)
         for (uint32_t number = 0; number < all->contexts[i]->process_count; number++) {
             const rvl_mark mark = {

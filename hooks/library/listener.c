@@ -89,6 +89,16 @@ static void refused(const rvl_listened *what, uint64_t free_bytes)
                                          .free_bytes = free_bytes});
 }
 
+static void sleeping(bool discards)
+{
+    rvli_recorder_sleep(discards);
+}
+
+static void awake(bool paused)
+{
+    rvli_recorder_wake(paused);
+}
+
 const rvl_listener rvli_record_listener = {
     .struct_size = sizeof rvli_record_listener,
     .opening = opening,
@@ -101,4 +111,6 @@ const rvl_listener rvli_record_listener = {
     .stage = stage,
     .step = step,
     .refused = refused,
+    .sleeping = sleeping,
+    .awake = awake,
 };

@@ -11,10 +11,12 @@
 
 static uint64_t sampled;    /* bit d: the program has used device d */
 static _Atomic bool ending; /* libraries that tell what is in use may be gone */
+static _Atomic bool asleep; /* they would not answer */
 
 void rvli_record_begin_devices(void)
 {
     sampled = 0;
+    atomic_store(&asleep, false); /* a child of a fork has nothing there */
 }
 
 void rvli_record_stop_reading(void)
@@ -22,9 +24,14 @@ void rvli_record_stop_reading(void)
     atomic_store(&ending, true);
 }
 
+void rvli_record_set_asleep(bool sleeps)
+{
+    atomic_store(&asleep, sleeps);
+}
+
 bool rvli_record_may_read(void)
 {
-    return !atomic_load(&ending);
+    return !atomic_load(&ending) && !atomic_load(&asleep);
 }
 
 bool rvli_record_read_use(int device, uint64_t *used_bytes_out)

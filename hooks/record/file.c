@@ -211,7 +211,7 @@ rvl_status rvli_record_file_open(const char *pattern, uint64_t start_ns,
         .devices = devices,
         .device_count = describe_devices(devices),
         .device_size = sizeof *devices,
-        .minor = RVLI_TRACE_MINOR_REFUSALS,
+        .minor = RVLI_TRACE_MINOR_SLEEP,
         .flags = RVL_TRACE_RECORDS_REFUSALS,
     };
     return rvli_trace_writer_open(path, RVLI_OUTPUT_GUESSABLE, &header, writer_out);

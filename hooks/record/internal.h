@@ -95,6 +95,9 @@ bool rvli_record_read_use(int device, uint64_t *used_bytes_out);
 void rvli_record_stop_reading(void);
 bool rvli_record_may_read(void);
 
+/* Without the lock. While the process sleeps nothing is read, either. */
+void rvli_record_set_asleep(bool sleeps);
+
 bool rvli_record_knows_device(int device);
 
 /* Notes that the program uses a device. The first sample says what was in use before. */

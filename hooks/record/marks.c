@@ -93,6 +93,31 @@ rvl_status rvli_recorder_stage(const char *name)
     return put_mark(RVL_EVENT_STAGE, 0, name);
 }
 
+/* Not a mark that waits for a file: who sleeps has used a device. */
+static void write_verb(rvl_event_kind kind, bool skips)
+{
+    if (!rvli_recorder_on() || !rvli_record_enter())
+        return;
+    rvli_record_write(&(rvl_trace_event){.kind = kind, .skip_content = skips});
+    rvli_record_flush();
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+void rvli_recorder_sleep(bool discard)
+{
+    write_verb(RVL_EVENT_SLEEP, discard);
+    rvli_record_set_asleep(true);
+    rvli_record_await_keeper();
+    pthread_mutex_lock(&rvli_record_lock); /* who reads with the lock held has done so */
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+void rvli_recorder_wake(bool paused)
+{
+    rvli_record_set_asleep(false);
+    write_verb(RVL_EVENT_WAKE, paused);
+}
+
 rvl_status rvli_recorder_step(void)
 {
     return put_mark(RVL_EVENT_STEP, 0, NULL);

@@ -88,6 +88,14 @@ void rvli_recorder_pause(const char *tag);
 void rvli_recorder_resume(const char *tag);
 void rvli_recorder_settle(const char *tag, rvli_recorder_paused is_paused);
 
+/*
+ * The process is about to leave its devices, with the pauses that follow; it is back, or has not
+ * left. Nothing is read of devices in between: NVML's next call in a process that sleeps never
+ * returns. discard: without contents; paused: the tags stay so.
+ */
+void rvli_recorder_sleep(bool discard);
+void rvli_recorder_wake(bool paused);
+
 /* ---- What the driver takes for itself ---- */
 
 /* Within which calls. The cause of external bytes is the name and the process. */

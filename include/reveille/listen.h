@@ -34,7 +34,7 @@ typedef struct rvl_listened {
 
 /*
  * All functions are called without a lock, on the thread that does it, and must not change
- * anything of a context. None but `refused` may be NULL.
+ * anything of a context. None but the last three may be NULL.
  */
 typedef struct rvl_listener {
     size_t struct_size;
@@ -59,6 +59,11 @@ typedef struct rvl_listener {
     void (*step)(const rvl_context *context);
     /* There was no memory to allocate, or to resume. free_bytes: of that device, at that moment. */
     void (*refused)(const rvl_listened *what, uint64_t free_bytes);
+    /* The process goes to sleep, ahead of its pauses. Ask nothing of its devices from now on.
+     * discards: without contents */
+    void (*sleeping)(bool discards);
+    /* It is awake, behind its resumes, or has failed to sleep. paused: its tags stay so. */
+    void (*awake)(bool paused);
 } rvl_listener;
 
 /*

@@ -136,6 +136,48 @@ static void kinds(void)
     give(NULL);
 }
 
+/* There and back, and once with the tags left paused. One that is refused is no event. */
+static void sleeping(void)
+{
+    const rvl_sleep_options discard = {.struct_size = sizeof discard, .flags = RVL_SLEEP_DISCARD};
+    const rvl_wake_up_options paused = {.struct_size = sizeof paused, .flags = RVL_WAKE_UP_PAUSED};
+    const struct timespec some = {.tv_nsec = 30000000};
+    __typeof__(&rvl_sleep) leave = NULL;
+    __typeof__(&rvl_wake_up) come_back = NULL;
+    __typeof__(&rvl_sleep_forbid) forbid = NULL;
+    __typeof__(&rvl_sleep_allow) allow = NULL;
+    find("rvl_sleep", &leave);
+    find("rvl_wake_up", &come_back);
+    find("rvl_sleep_forbid", &forbid);
+    find("rvl_sleep_allow", &allow);
+    void *weights = get_in_region("weights", true, 8 * MIB);
+    void *kv = get_in_region("kv", false, 4 * MIB);
+    NEED(forbid(7, "a test says so") == RVL_OK);
+    NEED(leave(NULL, NULL) == RVL_ERR_BUSY);
+    NEED(allow(7) == RVL_OK);
+    NEED(leave(NULL, NULL) == RVL_OK);
+    NEED(stage("asleep") == RVL_OK); /* without samples: no device is asked */
+    nanosleep(&some, NULL);
+    NEED(come_back(NULL, NULL) == RVL_OK);
+    NEED(stage("awake") == RVL_OK);
+    NEED(leave(NULL, &discard) == RVL_OK);
+    NEED(come_back(NULL, &paused) == RVL_OK);
+    NEED(hooks_resume(NULL) == RVL_OK);
+    NEED(fake_fail("cuCheckpointProcessCheckpoint", 1, CUDA_ERROR_NOT_SUPPORTED, false));
+    NEED(leave(NULL, NULL) == RVL_ERR_NOT_SUPPORTED);
+    give(weights);
+    give(kv);
+}
+
+/* It ends asleep. */
+static void ends_asleep(void)
+{
+    __typeof__(&rvl_sleep) leave = NULL;
+    find("rvl_sleep", &leave);
+    (void)get_in_region("weights", true, 8 * MIB);
+    NEED(leave(NULL, NULL) == RVL_OK);
+}
+
 /* What libreveille tells of it, for a version of NCCL that cannot. */
 static uint64_t nccl_bytes_of(int device)
 {
@@ -650,17 +692,14 @@ int main(int argc, char **argv)
         void (*run)(void);
     } scenarios[] = {
 #define SCENARIO(name) {#name, name}
-        SCENARIO(kinds),          SCENARIO(refused),
-        SCENARIO(disk_full),      SCENARIO(threads),
-        SCENARIO(exit_in_thread), SCENARIO(exit_at_once),
-        SCENARIO(killed),         SCENARIO(killed_later),
-        SCENARIO(executes),       SCENARIO(plain),
-        SCENARIO(only_marks),     SCENARIO(nothing),
-        SCENARIO(forked),         SCENARIO(forked_after),
-        SCENARIO(nvtx),           SCENARIO(sampled),
-        SCENARIO(region_first),   SCENARIO(torch),
-        SCENARIO(growth),         SCENARIO(context_gone),
-        SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
+        SCENARIO(sleeping),       SCENARIO(ends_asleep),  SCENARIO(kinds),
+        SCENARIO(refused),        SCENARIO(disk_full),    SCENARIO(threads),
+        SCENARIO(exit_in_thread), SCENARIO(exit_at_once), SCENARIO(killed),
+        SCENARIO(killed_later),   SCENARIO(executes),     SCENARIO(plain),
+        SCENARIO(only_marks),     SCENARIO(nothing),      SCENARIO(forked),
+        SCENARIO(forked_after),   SCENARIO(nvtx),         SCENARIO(sampled),
+        SCENARIO(region_first),   SCENARIO(torch),        SCENARIO(growth),
+        SCENARIO(context_gone),   SCENARIO(nvtx_by_hand), SCENARIO(marks_of_a_context),
         SCENARIO(parts),          SCENARIO(nccl),
     };
     self = argv[0];

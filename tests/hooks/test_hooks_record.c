@@ -290,6 +290,59 @@ static void test_nccl(void **state)
     assert_int_equal(peak_of(false), 12 * MIB);
 }
 
+/* The verb frames the lines that say how, as a run on simulated GPUs has it. */
+static void test_sleep(void **state)
+{
+    (void)state;
+    RUN("sleeping", NVML);
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "alloc 1 2 8388608 weights backup=host\n"
+                                            "sample 2 8388608\n"
+                                            "alloc 2 2 4194304 kv\n"
+                                            "sleep\n"
+                                            "pause weights\n"
+                                            "pause kv\n"
+                                            "stage asleep\n"
+                                            "resume weights\n"
+                                            "resume kv\n"
+                                            "wake\n"
+                                            "sample 2 12582912\n"
+                                            "stage awake\n"
+                                            "sleep discard\n"
+                                            "pause weights\n"
+                                            "pause kv\n"
+                                            "wake paused\n"
+                                            "resume kv\n"
+                                            "resume weights\n"
+                                            "sleep\n"
+                                            "pause weights\n"
+                                            "pause kv\n"
+                                            "resume weights\n"
+                                            "resume kv\n"
+                                            "wake\n"
+                                            "free 1\n"
+                                            "free 2\n"
+                                            "sample 2 0\n"
+                                            "end\n");
+    RUN("sleeping", NVML, "RVL_RECORD_PERIOD_MS=1");
+    assert_clean(1);
+    (void)lines_of(0, false);
+    const char *asleep = strstr(ran.text, "stage asleep\n"), *back = strstr(ran.text, "wake\n");
+    const char *sampled = strstr(asleep, "sample ");
+    assert_true(sampled > back); /* not for 30 periods */
+    RUN("ends_asleep", NVML);
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "alloc 1 2 8388608 weights backup=host\n"
+                                            "sample 2 8388608\n"
+                                            "sleep\n"
+                                            "pause weights\n"
+                                            "free 1\n"
+                                            "end\n");
+    assert_int_equal(peak_of(false), 8 * MIB);
+}
+
 static void test_what_fails(void **state)
 {
     (void)state;
@@ -706,25 +759,16 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_what_fails),
-        cmocka_unit_test(test_disk_full),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_exec),
-        cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_nvtx_by_hand),
-        cmocka_unit_test(test_nvtx_of_its_headers),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_context_gone),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_libreveille),
-        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_nccl),         cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_every_kind),   cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exec),         cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_nvtx_by_hand), cmocka_unit_test(test_nvtx_of_its_headers),
+        cmocka_unit_test(test_samples),      cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_context_gone), cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_libreveille),  cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
