@@ -15,10 +15,12 @@
 #include "simcuda/driver/cards.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/visible.h"
+#include "simcuda/nvml/untold.h"
 #include "simcuda/wire/stub.h"
 
 #define DEVICES_MAX 64
 #define DRIVER_VERSION "580.00"
+#define NVML_VERSION "13." DRIVER_VERSION
 #define CUDA_DRIVER_VERSION 13000
 
 typedef enum nvml_result {
@@ -73,11 +75,13 @@ nvml_result nvmlInitWithFlags(unsigned flags);
 nvml_result nvmlShutdown(void);
 const char *nvmlErrorString(nvml_result result);
 nvml_result nvmlSystemGetDriverVersion(char *text, unsigned length);
+nvml_result nvmlSystemGetNVMLVersion(char *text, unsigned length);
 nvml_result nvmlSystemGetCudaDriverVersion(int *version);
 nvml_result nvmlSystemGetCudaDriverVersion_v2(int *version);
 nvml_result nvmlSystemGetConfComputeState(nvml_confidential *state);
 nvml_result nvmlSystemGetConfComputeSettings(nvml_confidential_settings *settings);
 nvml_result nvmlDeviceGetCount(unsigned *number);
+nvml_result nvmlDeviceIsMigDeviceHandle(nvml_device *device, unsigned *is_part);
 nvml_result nvmlDeviceGetCount_v2(unsigned *number);
 nvml_result nvmlDeviceGetHandleByIndex(unsigned index, nvml_device **device);
 nvml_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device **device);
@@ -91,10 +95,6 @@ nvml_result nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major, 
 nvml_result nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *memory);
 nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *memory);
 nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int kind, int *status);
-
-nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *number, void *list);
-nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *number,
-                                                    void *list);
 
 /* ---- Beginning and end. CUDA_VISIBLE_DEVICES means nothing to NVML. ---- */
 
@@ -193,6 +193,11 @@ nvml_result nvmlSystemGetCudaDriverVersion_v2(int *version)
         return NVML_INVALID_ARGUMENT;
     *version = CUDA_DRIVER_VERSION;
     return NVML_SUCCESS;
+}
+
+nvml_result nvmlSystemGetNVMLVersion(char *text, unsigned length)
+{
+    return copy_text(NVML_VERSION, text, length);
 }
 
 nvml_result nvmlSystemGetCudaDriverVersion(int *version)
@@ -366,90 +371,45 @@ nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int k
 }
 
 /* Nobody is seen, as in a container with numbers of processes of its own. */
-nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *number, void *list)
+#define NO_PROCESSES(name)                                                                         \
+    nvml_result name(nvml_device *device, unsigned *number, void *list);                           \
+    nvml_result name(nvml_device *device, unsigned *number, void *list)                            \
+    {                                                                                              \
+        (void)list;                                                                                \
+        nvml_result result = known(device, number);                                                \
+        if (result == NVML_SUCCESS)                                                                \
+            *number = 0;                                                                           \
+        return result;                                                                             \
+    }
+NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+nvml_result nvmlDeviceIsMigDeviceHandle(nvml_device *device, unsigned *is_part)
 {
-    (void)list;
-    nvml_result result = known(device, number);
+    nvml_result result = known(device, is_part);
     if (result == NVML_SUCCESS)
-        *number = 0;
+        *is_part = 0;
     return result;
 }
 
-nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *number,
-                                                    void *list)
-{
-    return nvmlDeviceGetComputeRunningProcesses(device, number, list);
-}
+/* ---- What is not simulated ---- */
 
-/*
- * ---- What a card measures or knows of itself, and is not simulated ----
- *
- * Loggers ask again and again, and expect this of many cards: nothing is told. Whatever more such a
- * function takes, the device comes first.
- */
+/* Whatever more such a function takes, the device comes first. Nothing is said on stderr. */
 #define NOT_SIMULATED(name)                                                                        \
-    nvml_result name(nvml_device *device);                                                         \
-    nvml_result name(nvml_device *device)                                                          \
+    nvml_result nvmlDevice##name(nvml_device *device);                                             \
+    nvml_result nvmlDevice##name(nvml_device *device)                                              \
     {                                                                                              \
         nvml_result result = known(device, device);                                                \
         return result == NVML_SUCCESS ? NVML_NOT_SUPPORTED : result;                               \
     }
-
-NOT_SIMULATED(nvmlDeviceGetUtilizationRates)
-NOT_SIMULATED(nvmlDeviceGetEncoderUtilization)
-NOT_SIMULATED(nvmlDeviceGetDecoderUtilization)
-NOT_SIMULATED(nvmlDeviceGetProcessUtilization)
-NOT_SIMULATED(nvmlDeviceGetSamples)
-NOT_SIMULATED(nvmlDeviceGetFieldValues)
-NOT_SIMULATED(nvmlDeviceGetPowerUsage)
-NOT_SIMULATED(nvmlDeviceGetPowerState)
-NOT_SIMULATED(nvmlDeviceGetPerformanceState)
-NOT_SIMULATED(nvmlDeviceGetPowerManagementMode)
-NOT_SIMULATED(nvmlDeviceGetPowerManagementLimit)
-NOT_SIMULATED(nvmlDeviceGetPowerManagementLimitConstraints)
-NOT_SIMULATED(nvmlDeviceGetPowerManagementDefaultLimit)
-NOT_SIMULATED(nvmlDeviceGetEnforcedPowerLimit)
-NOT_SIMULATED(nvmlDeviceGetTotalEnergyConsumption)
-NOT_SIMULATED(nvmlDeviceGetTemperature)
-NOT_SIMULATED(nvmlDeviceGetTemperatureV)
-NOT_SIMULATED(nvmlDeviceGetTemperatureThreshold)
-NOT_SIMULATED(nvmlDeviceGetFanSpeed)
-NOT_SIMULATED(nvmlDeviceGetFanSpeed_v2)
-NOT_SIMULATED(nvmlDeviceGetNumFans)
-NOT_SIMULATED(nvmlDeviceGetClockInfo)
-NOT_SIMULATED(nvmlDeviceGetMaxClockInfo)
-NOT_SIMULATED(nvmlDeviceGetClock)
-NOT_SIMULATED(nvmlDeviceGetApplicationsClock)
-NOT_SIMULATED(nvmlDeviceGetDefaultApplicationsClock)
-NOT_SIMULATED(nvmlDeviceGetCurrentClocksThrottleReasons)
-NOT_SIMULATED(nvmlDeviceGetCurrentClocksEventReasons)
-NOT_SIMULATED(nvmlDeviceGetViolationStatus)
-NOT_SIMULATED(nvmlDeviceGetPcieThroughput)
-NOT_SIMULATED(nvmlDeviceGetPcieReplayCounter)
-NOT_SIMULATED(nvmlDeviceGetCurrPcieLinkGeneration)
-NOT_SIMULATED(nvmlDeviceGetCurrPcieLinkWidth)
-NOT_SIMULATED(nvmlDeviceGetMaxPcieLinkGeneration)
-NOT_SIMULATED(nvmlDeviceGetMaxPcieLinkWidth)
-NOT_SIMULATED(nvmlDeviceGetNvLinkState)
-NOT_SIMULATED(nvmlDeviceGetNvLinkVersion)
-NOT_SIMULATED(nvmlDeviceGetNvLinkErrorCounter)
-NOT_SIMULATED(nvmlDeviceGetNvLinkUtilizationCounter)
-NOT_SIMULATED(nvmlDeviceGetEccMode)
-NOT_SIMULATED(nvmlDeviceGetTotalEccErrors)
-NOT_SIMULATED(nvmlDeviceGetMemoryErrorCounter)
-NOT_SIMULATED(nvmlDeviceGetRetiredPages)
-NOT_SIMULATED(nvmlDeviceGetRemappedRows)
-NOT_SIMULATED(nvmlDeviceGetPersistenceMode)
-NOT_SIMULATED(nvmlDeviceGetMigMode)
-NOT_SIMULATED(nvmlDeviceGetPciInfo)
-NOT_SIMULATED(nvmlDeviceGetPciInfo_v2)
-NOT_SIMULATED(nvmlDeviceGetPciInfo_v3)
-NOT_SIMULATED(nvmlDeviceGetArchitecture)
-NOT_SIMULATED(nvmlDeviceGetNumGpuCores)
-NOT_SIMULATED(nvmlDeviceGetSerial)
-NOT_SIMULATED(nvmlDeviceGetVbiosVersion)
-NOT_SIMULATED(nvmlDeviceGetAccountingStats)
-NOT_SIMULATED(nvmlDeviceGetGpuInstanceId)
+RVLI_NVML_UNTOLD(NOT_SIMULATED)
 
 /* ---- What PyTorch looks up and does without ---- */
 

@@ -426,10 +426,21 @@ static void the_runtime_goes_on_after_a_reset(void **state)
 /* As a card says it, silently: loggers of power, clocks and use go on with what there is. */
 static void loggers_hear_what_is_not_supported(void **state)
 {
-    static const char *const names[] = {
-        "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage",     "nvmlDeviceGetTemperature",
-        "nvmlDeviceGetClockInfo",        "nvmlDeviceGetFieldValues",    "nvmlDeviceGetPciInfo_v3",
-        "nvmlDeviceGetPcieThroughput",   "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetFanSpeed"};
+    static const char *const names[] = {"nvmlDeviceGetUtilizationRates",
+                                        "nvmlDeviceGetPowerUsage",
+                                        "nvmlDeviceGetTemperature",
+                                        "nvmlDeviceGetClockInfo",
+                                        "nvmlDeviceGetFieldValues",
+                                        "nvmlDeviceGetPciInfo_v3",
+                                        "nvmlDeviceGetPcieThroughput",
+                                        "nvmlDeviceGetTotalEccErrors",
+                                        "nvmlDeviceGetFanSpeed",
+                                        "nvmlDeviceGetDisplayActive",
+                                        "nvmlDeviceGetEncoderStats",
+                                        "nvmlDeviceGetBAR1MemoryInfo",
+                                        "nvmlDeviceGetMemoryBusWidth",
+                                        "nvmlDeviceGetGpuFabricInfoV",
+                                        "nvmlDeviceSetPowerManagementLimit"};
     void *handle;
     unsigned char out[256];
     (void)state;
@@ -444,6 +455,36 @@ static void loggers_hear_what_is_not_supported(void **state)
         for (size_t k = 0; k < sizeof out; k++)
             assert_int_equal(out[k], 0x5a);
     }
+}
+
+/* Tools refuse a library that lacks one of these as one of another version. */
+static void no_process_and_no_part_is_seen(void **state)
+{
+    static const char *const names[] = {
+        "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"};
+    void *handle;
+    (void)state;
+    assert_int_equal(nvml_find(0, &handle), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int (*list)(void *, unsigned *, void *) =
+            (int (*)(void *, unsigned *, void *))(uintptr_t)dlsym(nvml_library, names[i]);
+        unsigned number = 9;
+        assert_non_null(list);
+        assert_int_equal(list(handle, &number, NULL), 0);
+        assert_int_equal(number, 0);
+        assert_int_equal(list(NULL, &number, NULL), 2);
+    }
+    int (*is_part)(void *, unsigned *) =
+        (int (*)(void *, unsigned *))(uintptr_t)dlsym(nvml_library, "nvmlDeviceIsMigDeviceHandle");
+    int (*version)(char *, unsigned) =
+        (int (*)(char *, unsigned))(uintptr_t)dlsym(nvml_library, "nvmlSystemGetNVMLVersion");
+    unsigned part = 9;
+    char text[80];
+    assert_int_equal(is_part(handle, &part), 0);
+    assert_int_equal(part, 0);
+    assert_int_equal(version(text, sizeof text), 0);
+    assert_string_equal(text, "13.580.00");
 }
 
 static int begin(void **state)
@@ -474,6 +515,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_runtime_goes_on_after_a_reset),
         cmocka_unit_test(settings_of_a_device),
         cmocka_unit_test(loggers_hear_what_is_not_supported),
+        cmocka_unit_test(no_process_and_no_part_is_seen),
         cmocka_unit_test(rows_and_peers),
     };
     own_path = argv[0];

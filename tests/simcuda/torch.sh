@@ -39,6 +39,7 @@ for program in torch_memory torch_tensors torch_backward; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
 done
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "$build/cli/reveille"
+timeout 300 "$environment/bin/python" "$source/tests/simcuda/torch_profiler.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_assumed.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_host.py" "$build/cli/reveille"
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/twenty.py" "$build/cli/reveille" --times 3 ddp1
