@@ -10,6 +10,7 @@
 #define KERNEL_NAME "rvl_digest"
 #define SECRET_KERNEL_NAME "rvl_secret_digest"
 #define THREADS 512 /* as in digest.cu */
+#define PROBE_WORDS 8
 
 #ifdef RVL_HAVE_DIGEST_KERNEL
 static const _Alignas(16) unsigned char kernel_bytes[] = {
@@ -19,6 +20,17 @@ static const void *const kernel_image = kernel_bytes;
 #else
 static const void *const kernel_image = NULL; /* there was no nvcc */
 #endif
+
+static CUresult launch(const rvli_cuda_digests *digests, uint64_t *granules, uint64_t granule_bytes,
+                       uint64_t count, rvli_digest *slots)
+{
+    rvli_secret secret = digests->secret;
+    /* The kernel without a secret takes the first four. */
+    void *params[] = {&granules, &granule_bytes, &count, &slots, &secret.low, &secret.high};
+    CUfunction kernel = digests->by_secret ? digests->secret_kernel : digests->kernel;
+    return rvli_cuda.cuLaunchKernel(kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
+                                    digests->stream, params, NULL);
+}
 
 /* ---- Opening and closing ---- */
 
@@ -47,12 +59,39 @@ static CUresult load(rvli_cuda_digests *digests, uint64_t slot_count)
     return result;
 }
 
+/*
+ * Learns whether the kernel computes. A simulated GPU launches it and runs nothing: all content
+ * would have the digest that happens to lie there, and be taken for any other. The kernel stays
+ * loaded there, since it takes what it takes on a card. What is digested and the answer lie in the
+ * pinned memory.
+ */
+static CUresult try_kernel(rvli_cuda_digests *digests)
+{
+    uint64_t *content = (uint64_t *)(digests->slots + 1);
+    if (digests->slot_count <= PROBE_WORDS)
+        return CUDA_SUCCESS; /* a device of 16 MiB */
+    for (uint64_t i = 0; i < PROBE_WORDS; i++)
+        content[i] = i + 1;
+    const rvli_digest right = rvli_digest_of(content, PROBE_WORDS * sizeof *content);
+    digests->slots[0] = (rvli_digest){0, 0};
+    digests->granules[0] = (uintptr_t)content;
+    CUresult result =
+        launch(digests, digests->granules, PROBE_WORDS * sizeof *content, 1, digests->slots);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuStreamSynchronize(digests->stream);
+    digests->computes = result == CUDA_SUCCESS && digests->slots[0].low == right.low &&
+                        digests->slots[0].high == right.high;
+    return result;
+}
+
 rvl_status rvli_cuda_digests_open(rvli_cuda_device *device)
 {
     rvli_cuda_digests *digests = &device->digests;
     if (kernel_image == NULL)
         return RVL_OK;
     digests->refusal = load(digests, device->capacity_bytes / device->granularity_bytes);
+    if (digests->refusal == CUDA_SUCCESS)
+        digests->refusal = try_kernel(digests);
     if (digests->refusal == CUDA_SUCCESS)
         return RVL_OK;
     rvli_cuda_digests_close(device);
@@ -97,7 +136,7 @@ void rvli_cuda_digests_close(rvli_cuda_device *device)
 
 bool rvli_cuda_digests_available(const rvli_cuda_device *device)
 {
-    return device->digests.slots != NULL;
+    return device->digests.slots != NULL && device->digests.computes;
 }
 
 /* ---- Handing over ---- */
@@ -124,25 +163,19 @@ void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool go
 
 /* ---- Computing ---- */
 
-static CUresult launch(rvli_cuda_device *device)
+/* Host addresses of pinned memory are the GPU's, too. */
+static CUresult launch_gathered(rvli_cuda_device *device)
 {
-    rvli_cuda_digests *digests = &device->digests;
-    uint64_t count = digests->slots_used - digests->slots_launched;
-    uint64_t *granules = digests->granules + digests->slots_launched;
-    rvli_digest *slots = digests->slots + digests->slots_launched; /* the GPU's addresses, too */
-    rvli_secret secret = digests->secret;
-    /* The kernel without a secret takes the first four. */
-    void *params[] = {&granules,   &device->granularity_bytes, &count, &slots, &secret.low,
-                      &secret.high};
-    CUfunction kernel = digests->by_secret ? digests->secret_kernel : digests->kernel;
+    const rvli_cuda_digests *digests = &device->digests;
     CUresult result = CUDA_SUCCESS;
     if (digests->await_arrival)
         result = rvli_cuda.cuEventRecord(digests->arrived, device->in);
     if (digests->await_arrival && result == CUDA_SUCCESS)
         result = rvli_cuda.cuStreamWaitEvent(digests->stream, digests->arrived, 0);
     if (result == CUDA_SUCCESS)
-        result = rvli_cuda.cuLaunchKernel(kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
-                                          digests->stream, params, NULL);
+        result = launch(digests, digests->granules + digests->slots_launched,
+                        device->granularity_bytes, digests->slots_used - digests->slots_launched,
+                        digests->slots + digests->slots_launched);
     return result;
 }
 
@@ -152,7 +185,8 @@ static rvl_status compute(rvli_cuda_device *device)
     rvli_cuda_digests *digests = &device->digests;
     if (digests->slots_launched == digests->slots_used)
         return RVL_OK;
-    rvl_status status = rvli_cuda_device_check(device, launch(device), "computing digests");
+    rvl_status status =
+        rvli_cuda_device_check(device, launch_gathered(device), "computing digests");
     if (status != RVL_OK)
         return status;
     digests->slots_launched = digests->slots_used;
@@ -246,9 +280,13 @@ static rvl_status gather_locked(rvli_cuda_device *device, uint64_t addr, uint64_
 
 static rvl_status not_available(const rvli_cuda_device *device)
 {
-    if (device->digests.refusal == CUDA_SUCCESS)
+    if (kernel_image == NULL)
         return rvli_error(RVL_ERR_NOT_SUPPORTED,
                           "no digests: the library was built without nvcc; build it with");
+    if (device->digests.refusal == CUDA_SUCCESS)
+        return rvli_error(RVL_ERR_NOT_SUPPORTED,
+                          "this device has no digests: their kernel computes "
+                          "nothing, as on simulated GPUs");
     rvli_cuda_check(device->digests.refusal, "loading the kernel for digests");
     rvl_error cause = *rvli_error_get();
     rvli_error(RVL_ERR_NOT_SUPPORTED, "this device has no digests: their kernel or pinned memory "

@@ -41,6 +41,7 @@ typedef struct rvli_cuda_digests {
     rvli_digest *slots; /* pinned, and written to by the GPU; NULL: no digests */
     uint64_t *granules; /* pinned: the address of the granule of each slot */
     uint64_t slot_count;
+    bool computes; /* the kernel does: not on simulated GPUs */
 
     pthread_mutex_t lock;    /* guards what follows */
     uint64_t slots_used;     /* the first of slots; 0 again when nothing is to be handed over */

@@ -68,6 +68,11 @@ bool gpu_is_fake(void)
     return getenv("RVL_CUDA_LIBRARY") != NULL;
 }
 
+bool gpu_is_simulated(void)
+{
+    return getenv("REVEILLE_MACHINE") != NULL;
+}
+
 rvl_context *gpu_open(const rvl_cuda_options *options, fault_injector **fault_out)
 {
     rvl_context *context = NULL;

@@ -23,6 +23,9 @@ bool gpu_is_there(void);
 /* Whether the driver is the fake one. */
 bool gpu_is_fake(void);
 
+/* Whether the devices are those of `reveille run`. */
+bool gpu_is_simulated(void);
+
 /* Gives the fake driver the kernels of the library, in C. gpu_is_there() has; fake_reset() takes
  * them away. */
 void gpu_fake_kernels(void);

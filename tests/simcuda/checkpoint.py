@@ -1,47 +1,68 @@
 # SPDX-License-Identifier: MIT
-"""The simulated driver's process checkpoint answers as an H100 did: the same program, line by line.
+"""The simulated driver's process checkpoint answers as an H100 did: the same program, every case that was recorded, line by line.
 
-usage: checkpoint.py COMMAND PROGRAM RECORDED
-Lines of other cases, seconds and what a card alone has (descriptors, bytes) are left out.
+usage: checkpoint.py COMMAND PROGRAM RECORDED...   of a case in several files the last counts
+Seconds and what a card alone has (descriptors, bytes) are left out. So is how a case ends: one without all its facts differs.
 """
 
 import json
 import subprocess
 import sys
 
-CASES = ("orders", "contexts", "managed", "ipc_importer", "fd_importer", "graph_memory", "full")
-LEFT_OUT = ("s", "mib", "traces", "holders", "of", "exporter_traces", "importer_traces", "kind", "imported_fd_closed", "other")
-# A card answers otherwise, and so far nobody needs it: sleeping once managed memory was used; other processes.
-NOT_SIMULATED = ('"freed"', '"of"', '"exit"', '"importer_closed_traces"', '"reads"')
+LEFT_OUT = ("s", "mib", "traces", "holders", "exporter_traces", "importer_traces", "importer_closed_traces", "kind",
+            "imported_fd_closed", "other", "exit", "library", "Lock", "Checkpoint", "Restore", "Unlock")  # fmt: skip
+# Single facts: a card refuses to sleep once managed memory was used; it answers for other processes, and for pid 1 as a stranger.
+NOT_SIMULATED = ("freed", "of")
+# Cases that go another way here, and why. One that has come to be as on the card has to be taken out.
+DIFFERS = {
+    "meanwhile": "two calls end the process on a card; here they wait until it is back",
+    "one_by_one": "the same, call by call",
+    "busy": "no work takes time, so nothing is waited for",
+    "seconds": "its contents are larger than what is kept",
+    "profiler": "CUPTI finds nothing to record",
+    "mps": "there is no multi-process service",
+    "pool_nobody": "pools that could be open elsewhere are refused",
+    "pool_exporter": "the same",
+    "pool_importer": "the same",
+    "arrays": "copies to arrays are refused",
+    "green": "parts of the multiprocessors are refused",
+}
 
 
 def facts(lines):
-    found = []
-    for line in lines:
-        if not line.startswith("{") or any(each in line for each in NOT_SIMULATED):
-            continue
-        fact = json.loads(line)
-        if fact.get("case") not in CASES:
-            continue
+    """By case, in their order."""
+    found = {}
+    for fact in (json.loads(line) for line in lines if line.startswith("{")):
+        case = fact.pop("case", None)
         kept = {key: value for key, value in fact.items() if key not in LEFT_OUT}
-        if len(kept) > 1:
-            found.append(json.dumps(kept, sort_keys=True))
-    return sorted(found)
+        if case is None or any(key in fact for key in NOT_SIMULATED):
+            continue
+        found.setdefault(case, [])
+        if kept:
+            found[case].append(json.dumps(kept, sort_keys=True))
+    return found
 
 
 def main():
-    command, program, recorded = sys.argv[1:4]
-    said = subprocess.run([command, "run", "--device", "h100-80g", "--", sys.executable, program, *CASES],
-                          capture_output=True, text=True, check=True).stdout.splitlines()
-    wanted, got = facts(open(recorded).read().splitlines()), facts(said)
-    assert len(wanted) > 25, wanted
-    missing, more = [x for x in wanted if x not in got], [x for x in got if x not in wanted]
-    for line in missing:
-        print("a card says:", line)
-    for line in more:
-        print("this says:  ", line)
-    print(len(wanted), "facts,", len(missing), "missing,", len(more), "more")
-    return 1 if missing or more else 0
+    command, program, *recorded = sys.argv[1:]
+    card = {}
+    for path in recorded:
+        with open(path, encoding="utf-8") as file:
+            card.update(facts(file))
+    words = [command, "run", "--device", "h100-80g", "--keep-contents", "1GiB", "--", sys.executable, program, *card]
+    here = facts(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines())
+    wrong = [case for case in card if (card[case] == here.get(case)) == (case in DIFFERS)]
+    for case in wrong:
+        print(f"{case}: as on a card, and listed as what is not" if case in DIFFERS else case)
+        for line in card[case]:
+            print("  a card says:", line)
+        for line in here.get(case, []):
+            print("  this says:  ", line)
+    gone = sorted(set(DIFFERS) - set(card))
+    alike = [case for case in card if case not in DIFFERS]
+    print(len(alike), "cases of", len(card), "as on a card,", sum(len(card[case]) for case in alike), "facts")
+    assert len(alike) > 15, alike
+    return 1 if wrong or gone else 0
 
 
 sys.exit(main())
