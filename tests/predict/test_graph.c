@@ -300,6 +300,33 @@ static void pairs_of_borders_are_masked(void **state)
     end(&s);
 }
 
+/* gpt_oss of 2 heads of 4 elements. */
+#define SINKS                                                                                      \
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":8,\"num_hidden_layers\":1,\"vocab_size\":32,"     \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"head_dim\":4,\"intermediate_size\":24," \
+    "\"num_local_experts\":2,\"num_experts_per_tok\":1,\"sliding_window\":8}"
+
+/* 32 rows of 4 scores and a sink. Where the largest of each is stays, and its gradient is as large
+ * as all, which autograd adds to that of the difference in place. */
+static void a_sink_stands_beside_each_row(void **state)
+{
+    (void)state;
+    scene s;
+    begin_model(&s, SINKS,
+                "def decoder_layer(x):\n    x = x.view()\n    x = cat(x, sinks.expand_sinks())\n"
+                "    x = x - x.largest()\n    return x.without_sinks()\n",
+                0);
+    rvli_value *x = hidden(&s);
+    rvli_value *y = forward(&s, x);
+    assert_told(&s, "+320 +64 +256 +320 -64 -320 ");
+    backward(&s, y);
+    assert_told(&s, "+320 -256 +320 +64 -320 +320 -64 -256 -320 +4 -320 ");
+    rvli_value_release(s.t.graph, x);
+    for (uint32_t i = 0; i < s.t.parameter_count; i++)
+        rvli_release(&s.t, &s.t.parameters[i].gradient);
+    end(&s);
+}
+
 /* ---- Computed again ---- */
 
 /* Nothing stays but the input. The scale comes first, for which nothing is needed; then the layer
@@ -441,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_chunk_has_one_node),
         cmocka_unit_test(a_product_has_the_dimensions_of_both),
         cmocka_unit_test(pairs_of_borders_are_masked),
+        cmocka_unit_test(a_sink_stands_beside_each_row),
         cmocka_unit_test(a_layer_runs_again_up_to_what_is_kept),
         cmocka_unit_test(a_head_may_have_one_element),
         cmocka_unit_test(texts_of_all_families_can_be_read),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operators of xIELU, by which Apertus activates its MLP in plain PyTorch. */
+/* Operators of xIELU, by which Apertus activates its MLP in plain PyTorch, and bounds. */
 #include "predict/llm/graph/graph.h"
 
 static rvli_shape of_bytes(const rvli_shape *x)
@@ -39,6 +39,42 @@ static rvli_value *minimum(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
 }
 
+/* Of what was bounded on so many sides: a byte for each element says where it passes. */
+static void clamp_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    const rvli_shape condition = of_bytes(&gradient->shape);
+    rvli_shape number = gradient->shape;
+    number.elements = 1;
+    bool both = node->number > 1;
+    rvli_value *zero = rvli_value_make(g, &number);
+    rvli_value *above = rvli_value_make(g, &condition);
+    rvli_value *below = both ? rvli_value_make(g, &condition) : NULL;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+    rvli_value_release(g, below);
+    rvli_value_release(g, above);
+    rvli_value_release(g, zero);
+}
+
+static rvli_value *clamp(rvli_graph *g, rvli_value *x, uint64_t sides)
+{
+    rvli_node *node = rvli_node_make(g, clamp_backward, &x, 1);
+    if (node != NULL)
+        node->number = sides;
+    rvli_node_keep(g, node, x);
+    return rvli_node_gives(g, node, rvli_value_make(g, &x->shape));
+}
+
+static rvli_value *clamp_above(rvli_graph *g, rvli_value *const *x)
+{
+    return clamp(g, x[0], 1);
+}
+
+static rvli_value *clamp_between(rvli_graph *g, rvli_value *const *x)
+{
+    return clamp(g, x[0], 2);
+}
+
 static void where_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -65,7 +101,12 @@ static rvli_value *expm1_of(rvli_graph *g, rvli_value *const *x)
 }
 
 const rvli_operator rvli_activation_operators[] = {
-    RVLI_OPERATOR("above_zero", 1, above_zero), RVLI_OPERATOR("minimum", 1, minimum),
-    RVLI_OPERATOR("where", 3, where),           RVLI_OPERATOR("softplus", 1, softplus),
-    RVLI_OPERATOR("expm1", 1, expm1_of),        {.name = NULL},
+    RVLI_OPERATOR("above_zero", 1, above_zero),
+    RVLI_OPERATOR("minimum", 1, minimum),
+    RVLI_OPERATOR("where", 3, where),
+    RVLI_OPERATOR("softplus", 1, softplus),
+    RVLI_OPERATOR("expm1", 1, expm1_of),
+    RVLI_OPERATOR("clamp_above", 1, clamp_above),
+    RVLI_OPERATOR("clamp_between", 1, clamp_between),
+    {.name = NULL},
 };

@@ -191,16 +191,22 @@ static void rows_backward(rvli_graph *g, const rvli_node *node, rvli_value *grad
         rvli_value_release(g, passing[i]);
 }
 
-/* x[index]: of rows as wide as x has them. */
+rvli_value *rvli_op_rows_at(rvli_graph *g, rvli_value *x, rvli_value *indices)
+{
+    rvli_shape shape = x->shape;
+    shape.elements = indices->shape.elements * shape.width;
+    if (x->leaf != 0)
+        shape.holder = RVL_MODEL_ACTIVATIONS;
+    rvli_node *node = rvli_node_make(g, rows_backward, &x, 1);
+    if (node != NULL)
+        node->number = indices->shape.elements;
+    rvli_node_keep(g, node, indices);
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
 static rvli_value *rows_at(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_shape shape = arguments[0]->shape;
-    shape.elements = arguments[1]->shape.elements * shape.width;
-    rvli_node *node = rvli_node_make(g, rows_backward, arguments, 1);
-    if (node != NULL)
-        node->number = arguments[1]->shape.elements;
-    rvli_node_keep(g, node, arguments[1]);
-    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    return rvli_op_rows_at(g, arguments[0], arguments[1]);
 }
 
 static void copy_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -328,6 +334,13 @@ static rvli_value *masked_fill_where(rvli_graph *g, rvli_value *const *arguments
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
 }
 
+static rvli_value *masked_fill_where_in_place(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, copy_backward, arguments, 1);
+    rvli_node_keep(g, node, arguments[1]);
+    return rvli_node_gives(g, node, rvli_value_view(g, arguments[0], &arguments[0]->shape));
+}
+
 const rvli_operator rvli_expert_operators[] = {
     RVLI_OPERATOR("softmax", 1, softmax),
     RVLI_SEVERAL("topk", 1, topk),
@@ -354,5 +367,6 @@ const rvli_operator rvli_expert_operators[] = {
     RVLI_OPERATOR("scatter_", 3, scatter_in_place),
     RVLI_OPERATOR("add_", 2, add_in_place),
     RVLI_OPERATOR("masked_fill_where", 2, masked_fill_where),
+    RVLI_OPERATOR("masked_fill_where_", 2, masked_fill_where_in_place),
     {.name = NULL},
 };

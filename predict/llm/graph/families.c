@@ -153,6 +153,9 @@ static const char bamba[] = {
 static const char falcon_h1[] = {
 #include "predict/llm/graph/falcon_h1.inc"
     0};
+static const char gpt_oss[] = {
+#include "predict/llm/graph/gpt_oss.inc"
+    0};
 static const char phimoe[] = {
 #include "predict/llm/graph/phimoe.inc"
     0};
@@ -243,6 +246,7 @@ static const struct {
     {"granitemoehybrid", {granite, experts, granitemoe, mamba, granitemoehybrid}},
     {"bamba", {partial_rotary, mamba, bamba}},
     {"falcon_h1", {granite, mamba, falcon_h1}},
+    {"gpt_oss", {experts, gpt_oss}},
 };
 
 size_t rvli_texts_of(const char *type, const char **texts_out)

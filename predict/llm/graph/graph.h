@@ -182,6 +182,8 @@ rvli_value *rvli_op_add(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight);
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
+/* x[indices]: of rows as wide as x has them. */
+rvli_value *rvli_op_rows_at(rvli_graph *g, rvli_value *x, rvli_value *indices);
 /* Of so many each. */
 rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count);
 rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);
@@ -232,6 +234,7 @@ extern const rvli_operator rvli_mixer_operators[];       /* mixer.c */
 extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
 extern const rvli_operator rvli_scan_operators[];        /* scan.c */
+extern const rvli_operator rvli_sinks_operators[];       /* sinks.c */
 /* Of the recurrence of the layer that runs. */
 uint64_t rvli_chunks_of(const rvli_graph *g);
 uint64_t rvli_chunk_tokens(const rvli_graph *g);

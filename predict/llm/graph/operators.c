@@ -640,6 +640,7 @@ static const rvli_operator *const tables[] = {
     rvli_chunk_operators,
     rvli_delta_operators,
     rvli_scan_operators,
+    rvli_sinks_operators,
     rvli_model_operators,
 };
 

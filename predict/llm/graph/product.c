@@ -149,10 +149,11 @@ static void four_bits_backward(rvli_graph *g, const rvli_node *node, rvli_value 
 static rvli_value *bias_of(rvli_graph *g, const rvli_value *weight)
 {
     static const rvli_role biases[RVLI_ROLE_COUNT] = {
-        [RVLI_ROLE_Q] = RVLI_ROLE_Q_BIAS,       [RVLI_ROLE_K] = RVLI_ROLE_K_BIAS,
-        [RVLI_ROLE_V] = RVLI_ROLE_V_BIAS,       [RVLI_ROLE_O] = RVLI_ROLE_O_BIAS,
-        [RVLI_ROLE_GATE] = RVLI_ROLE_GATE_BIAS, [RVLI_ROLE_UP] = RVLI_ROLE_UP_BIAS,
-        [RVLI_ROLE_DOWN] = RVLI_ROLE_DOWN_BIAS, [RVLI_ROLE_HEAD] = RVLI_ROLE_HEAD_BIAS};
+        [RVLI_ROLE_Q] = RVLI_ROLE_Q_BIAS,          [RVLI_ROLE_K] = RVLI_ROLE_K_BIAS,
+        [RVLI_ROLE_V] = RVLI_ROLE_V_BIAS,          [RVLI_ROLE_O] = RVLI_ROLE_O_BIAS,
+        [RVLI_ROLE_GATE] = RVLI_ROLE_GATE_BIAS,    [RVLI_ROLE_UP] = RVLI_ROLE_UP_BIAS,
+        [RVLI_ROLE_DOWN] = RVLI_ROLE_DOWN_BIAS,    [RVLI_ROLE_HEAD] = RVLI_ROLE_HEAD_BIAS,
+        [RVLI_ROLE_ROUTER] = RVLI_ROLE_ROUTER_BIAS};
     rvli_role bias = biases[rvli_parameter_at(g, weight->leaf)->role];
     return bias != RVLI_ROLE_OTHER ? rvli_value_parameter(g, bias) : NULL;
 }

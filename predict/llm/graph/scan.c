@@ -144,29 +144,6 @@ static rvli_value *pad_border(rvli_graph *g, rvli_value *const *x)
     return copied(g, x[0], (x[0]->shape.axes & ~CHUNKS) | BORDERS);
 }
 
-static void clamp_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    rvli_shape shape = gradient->shape, number = shape;
-    number.elements = 1;
-    shape.element_bytes = 1;
-    rvli_value *zero = rvli_value_make(g, &number);
-    rvli_value *above = rvli_value_make(g, &shape);
-    rvli_value *below = rvli_value_make(g, &shape);
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    rvli_value_release(g, below);
-    rvli_value_release(g, above);
-    rvli_value_release(g, zero);
-}
-
-/* torch.clamp() between two numbers. */
-static rvli_value *clamp_rates(rvli_graph *g, rvli_value *const *x)
-{
-    rvli_node *node = rvli_node_make(g, clamp_backward, x, 1);
-    rvli_node_keep(g, node, x[0]);
-    return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
-}
-
 /* ---- Sums ---- */
 
 static void expand_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -288,7 +265,6 @@ const rvli_operator rvli_scan_operators[] = {
     RVLI_OPERATOR("of_others", 1, of_others),
     RVLI_OPERATOR("repeat_groups", 1, repeat_groups),
     RVLI_OPERATOR("pad_border", 1, pad_border),
-    RVLI_OPERATOR("clamp_rates", 1, clamp_rates),
     RVLI_OPERATOR("expand_pairs", 1, expand_pairs),
     RVLI_OPERATOR("sum_states", 1, sum_states),
     RVLI_OPERATOR("sum_tokens", 1, sum_tokens),

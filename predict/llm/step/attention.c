@@ -26,27 +26,19 @@ static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads,
     return output;
 }
 
-/* gpt_oss: it works out each half of the heads by itself. */
-static void apart_forward(rvli_training *t, uint32_t number)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_block q = rvli_linear_forward(t, RVLI_ROLE_Q);
-    if (t->model->features & RVLI_QKV_BIAS)
-        rvli_workspace(t,
-                       layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
-    rvli_block k = rvli_linear_forward(t, RVLI_ROLE_K);
-    layer->v = rvli_linear_forward(t, RVLI_ROLE_V);
-    layer->q = rvli_rotate_pairs(t, q_bytes(t));
-    layer->k = rvli_rotate_pairs(t, kv_bytes(t));
-    rvli_release(t, &q);
-    rvli_release(t, &k);
-}
-
+/* x * cos + rotated(x) * sin. */
 static rvli_block rotated(rvli_training *t, rvli_block projected)
 {
-    rvli_block output = rvli_rotate_halves(t, rvli_bytes_of(projected));
+    uint64_t bytes = rvli_bytes_of(projected);
+    rvli_block by_cosine = rvli_activation(t, bytes);
+    rvli_block negated = rvli_activation(t, bytes / 2);
+    rvli_block turned = rvli_next(t, bytes, &negated);
+    rvli_block by_sine = rvli_next(t, bytes, &turned);
+    rvli_block sum = rvli_activation(t, bytes);
+    rvli_release(t, &by_cosine);
+    rvli_release(t, &by_sine);
     rvli_release(t, &projected);
-    return output;
+    return sum;
 }
 
 /* From what was projected. */
@@ -122,7 +114,7 @@ static void hold_keys(rvli_training *t, uint32_t number, bool kept)
     bool windowed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
     bool again = kept && (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     bool copied = layer->wide_k != NULL || !kept;
-    if (again || !copied || !rvli_is_in_turn(t) || !shares_keys(t, number))
+    if (again || !copied || !shares_keys(t, number))
         return;
     t->streams.keys[windowed] = layer->k;
     t->streams.values[windowed] = layer->v;
@@ -133,10 +125,7 @@ static void hold_keys(rvli_training *t, uint32_t number, bool kept)
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (rvli_is_in_turn(t))
-        in_turn_forward(t, number, kept);
-    else
-        apart_forward(t, number);
+    in_turn_forward(t, number, kept);
     rvli_sdpa_forward(t, layer, kept);
     hold_keys(t, number, kept);
     rvli_block output = rvli_linear_forward(t, RVLI_ROLE_O);
@@ -148,23 +137,7 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
-/* Takes the gradient of what was rotated by halves, and answers that of what it was. */
-static rvli_block halves_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient)
-{
-    rvli_block halves[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
-    rvli_block others[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
-    rvli_release(t, &others[0]);
-    rvli_release(t, &others[1]);
-    others[0] = rvli_activation(t, bytes / 2);
-    rvli_release(t, gradient);
-    rvli_release(t, &others[0]); /* added in place */
-    rvli_block whole = rvli_activation(t, bytes);
-    rvli_release(t, &halves[0]);
-    rvli_release(t, &halves[1]);
-    return whole;
-}
-
-/* The same of what was rotated as a whole. angles: which go; NULL:
+/* Takes the gradient of what was rotated, and answers that of what it was. angles: which go; NULL:
  * none, others need them. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient,
                                   rvli_block *angles)
@@ -185,32 +158,6 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
         rvli_release(t, &angles[RVLI_ROTARY_COSINE]);
     rvli_release(t, &by_cosine);
     return first_half;
-}
-
-/* From the gradient of one of q, k and v, which is copied behind halves that were rotated. */
-static void projected_backward(rvli_training *t, uint32_t number, rvli_block *gradient,
-                               rvli_role role, rvli_role bias, rvli_sum *of_input)
-{
-    uint64_t bytes = rvli_bytes_of(*gradient);
-    if (role != RVLI_ROLE_V)
-        *gradient = rvli_next(t, bytes, gradient);
-    rvli_block part = rvli_linear_backward(t, number, role, bias);
-    rvli_release(t, gradient);
-    if (role == RVLI_ROLE_Q)
-        rvli_release(t, &t->layers[number].attention_input);
-    rvli_add(t, of_input, &part, true);
-}
-
-static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
-                           rvli_sum *of_input)
-{
-    of->k = halves_backward(t, kv_bytes(t), &of->k);
-    of->q = halves_backward(t, q_bytes(t), &of->q);
-    if (of->v_by_heads) /* it lies by heads */
-        of->v = rvli_next(t, kv_bytes(t), &of->v);
-    projected_backward(t, number, &of->v, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, of_input);
-    projected_backward(t, number, &of->k, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, of_input);
-    projected_backward(t, number, &of->q, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, of_input);
 }
 
 /* Those of keys that layers share add up until the layer comes that made them. */
@@ -315,6 +262,6 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
     rvli_add(t, &of_attended, &part, true);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
-    (rvli_is_in_turn(t) ? in_turn_backward : apart_backward)(t, number, &of, &of_input);
+    in_turn_backward(t, number, &of, &of_input);
     return of_input.block;
 }

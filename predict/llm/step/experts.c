@@ -3,11 +3,6 @@
  * Experts as transformers runs them on a GPU: by grouped products (integrations/moe.py,
  * grouped_mm_experts_forward).
  *
- * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
- * each row.
- *
- * Where weights are in fp32, as is what they multiply.
- *
  * The chosen experts of all tokens are sorted. Tokens are copied once for each expert that they
  * chose, in this order, and go through two products over all experts. What these give is copied
  * each time to clear the rows of experts that are elsewhere. The sizes do not depend on how tokens
@@ -44,18 +39,11 @@ static widths widths_of(const rvli_training *t)
 /* What nothing needs behind the experts, unless they are run for a backward pass. */
 void rvli_experts_drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {&e->scores,     &e->indices,   &e->divided,        &e->order,
-                         &e->places,     &e->inverse,   &e->sorted_weights, &e->selected,
-                         &e->up,         &e->activated, &e->factors[0],     &e->factors[1],
-                         &e->factors[2], &e->product,   &e->given,          &e->logits,
-                         &e->weights};
+    rvli_block *all[] = {&e->scores,  &e->indices,        &e->divided,  &e->order, &e->places,
+                         &e->inverse, &e->sorted_weights, &e->selected, &e->up,    &e->activated,
+                         &e->product, &e->given,          &e->weights};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
-}
-
-static bool is_biased(const rvli_training *t)
-{
-    return (t->model->features & RVLI_EXPERT_BIAS) != 0;
 }
 
 /* ---- Forward ---- */
@@ -63,21 +51,9 @@ static bool is_biased(const rvli_training *t)
 static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e, bool kept)
 {
     e->activated = rvli_activation(t, w->inner);
-    if (is_biased(t)) {
-        rvli_block bounded = rvli_activation(t, w->inner);
-        rvli_block scaled = rvli_activation(t, w->inner);
-        e->factors[0] = rvli_next(t, w->inner, &scaled);
-        e->factors[1] = rvli_activation(t, w->inner);
-        rvli_leave(t, &e->factors[0], kept);
-        e->factors[2] = rvli_activation(t, w->inner);
-        e->product = rvli_next(t, w->inner, &bounded);
-    } else {
-        e->product = rvli_activation(t, w->inner);
-    }
+    e->product = rvli_activation(t, w->inner);
     rvli_leave(t, &e->up, kept);
     rvli_leave(t, &e->activated, kept);
-    for (int i = 0; i < 3; i++)
-        rvli_leave(t, &e->factors[i], kept);
 }
 
 /* The chosen experts of all tokens, sorted. */
@@ -107,19 +83,14 @@ static sorting sort(rvli_training *t, const widths *w, rvli_experts *e)
     return s;
 }
 
-/* Each token's outputs, weighed, in its order, and their sum. partial: recomputing stops when the
- * last tensor is there that the backward pass needs. */
-static rvli_block add_up(rvli_training *t, const widths *w, rvli_experts *e, bool partial)
+/* Each token's outputs, weighed, in its order, and their sum. */
+static rvli_block add_up(rvli_training *t, const widths *w, rvli_experts *e)
 {
     bool in_full = w->weighed > w->selected;
     rvli_block weighed = rvli_activation(t, w->weighed);
     e->inverse = rvli_activation(t, w->indices);
     rvli_block places = rvli_activation(t, w->indices);
     rvli_release(t, &places);
-    if (partial) {
-        rvli_release(t, &weighed);
-        return NULL;
-    }
     rvli_block ordered = rvli_next(t, w->weighed, &weighed);
     rvli_block sum = rvli_activation(t, in_full ? 2 * w->tokens : w->tokens);
     rvli_block output = in_full ? rvli_activation(t, w->tokens) : sum;
@@ -129,46 +100,22 @@ static rvli_block add_up(rvli_training *t, const widths *w, rvli_experts *e, boo
     return output;
 }
 
-/* Those that were chosen. Answers the sum of their outputs. */
-static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e, bool kept, bool partial)
+rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept)
 {
+    const widths all = widths_of(t), *w = &all;
     sorting s = sort(t, w, e);
-    rvli_block bias = rvli_activation(t, is_biased(t) ? w->up : 0);
     rvli_block given = rvli_activation(t, w->up);
     e->up = rvli_next(t, w->up, &given); /* a copy, some rows cleared */
     gate_forward(t, w, e, kept);
-    bias = rvli_next(t, is_biased(t) ? w->selected : 0, &bias);
     given = rvli_activation(t, w->selected);
     rvli_leave(t, &e->product, kept);
     e->given = rvli_next(t, w->selected, &given);
-    rvli_block sum = add_up(t, w, e, partial);
-    rvli_release(t, &bias);
+    rvli_block sum = add_up(t, w, e);
     rvli_release(t, &s.sorted);
     rvli_release(t, &s.small);
     rvli_leave(t, &e->selected, kept);
     rvli_leave(t, &e->given, kept);
     return sum;
-}
-
-rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept)
-{
-    widths w = widths_of(t);
-    return run(t, &w, e, kept, false);
-}
-
-rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_experts *e = &layer->experts;
-    widths w = widths_of(t);
-    rvli_router_forward(t, e, kept);
-    rvli_block output = run(t, &w, e, kept, partial);
-    rvli_release(t, &e->weights);
-    rvli_release(t, &e->logits);
-    if (!kept)
-        rvli_experts_drop(t, e);
-    rvli_leave(t, &layer->mlp_input, kept);
-    return output;
 }
 
 /* ---- Backward ---- */
@@ -191,19 +138,10 @@ static void put_backward(rvli_training *t, const widths *w)
  * its own. */
 static void sum_backward(rvli_training *t, const widths *w, rvli_experts *e, rvli_block *of_output)
 {
-    if (e->of_ordered != NULL)
-        return;
     bool in_full = w->weighed > w->selected;
     rvli_block of_sum = rvli_activation(t, in_full ? 2 * w->tokens : 0);
     e->of_ordered = rvli_next(t, w->weighed, &of_sum);
     rvli_release(t, of_output);
-}
-
-void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *of_output)
-{
-    rvli_experts *e = &t->layers[number].experts;
-    widths w = widths_of(t);
-    sum_backward(t, &w, e, of_output);
 }
 
 /* Answers the gradient of what the experts gave. */
@@ -228,42 +166,6 @@ static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_exper
     return rvli_next(t, w->selected, &of_given);
 }
 
-/* Takes the gradient of what was bounded on so many sides: a byte for each element says where. */
-static rvli_block unbounded(rvli_training *t, const widths *w, int sides, rvli_block *of_bounded)
-{
-    rvli_block above = rvli_activation(t, w->inner / 2);
-    rvli_block below = rvli_activation(t, sides > 1 ? w->inner / 2 : 0);
-    rvli_block gradient = rvli_activation(t, w->inner);
-    rvli_release(t, &below);
-    rvli_release(t, &above);
-    rvli_release(t, of_bounded);
-    return gradient;
-}
-
-/* The same of a bounded gate by its sigmoid: gate and up are every second element. */
-static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                   rvli_block of_product)
-{
-    rvli_block of_gated = rvli_activation(t, w->inner);
-    rvli_block of_up = rvli_next(t, w->inner, &of_product);
-    rvli_release(t, &e->factors[1]);
-    rvli_release(t, &e->factors[2]);
-    rvli_block of_sigmoid = rvli_activation(t, w->inner);
-    rvli_block of_gate = rvli_next(t, w->inner, &of_gated);
-    rvli_release(t, &e->activated);
-    rvli_block of_scaled = rvli_next(t, w->inner, &of_sigmoid);
-    rvli_release(t, &e->factors[0]);
-    rvli_block passing = rvli_next(t, w->inner, &of_scaled);
-    rvli_release(t, &passing);
-    rvli_block of_bounded = unbounded(t, w, 2, &of_up);
-    rvli_block of_free = unbounded(t, w, 1, &of_gate);
-    rvli_release(t, &e->up);
-    rvli_block of_both = rvli_next(t, w->up, &of_bounded);
-    rvli_block second = rvli_next(t, w->up, &of_free);
-    rvli_release(t, &second);
-    return rvli_next(t, w->up, &of_both);
-}
-
 /* Answers the gradient of what gate and up gave, of which some rows are cleared. */
 static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                 rvli_block of_product)
@@ -282,11 +184,11 @@ static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts 
 static rvli_block outputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                    rvli_unit *unit, rvli_block of_given)
 {
-    rvli_gradient(t, unit, rvli_has_beside(t) ? RVLI_ROLE_EXPERTS_DOWN : RVLI_ROLE_DOWN);
+    rvli_gradient(t, unit, RVLI_ROLE_EXPERTS_DOWN);
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_product = rvli_next(t, w->inner, &of_given);
     rvli_release(t, &e->product);
-    return (is_biased(t) ? bounded_backward : gate_backward)(t, w, e, of_product);
+    return gate_backward(t, w, e, of_product);
 }
 
 /* The same of those that were chosen, and of the router's weights in the experts' order. */
@@ -319,27 +221,4 @@ rvli_block rvli_experts_run_backward(rvli_training *t, uint32_t number, rvli_blo
     rvli_block of_selected = rvli_next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
     return selected_backward(t, &w, e, of_selected);
-}
-
-rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
-{
-    rvli_layer *layer = &t->layers[number];
-    rvli_unit *unit = &t->units[number];
-    rvli_experts *e = &layer->experts;
-    widths w = widths_of(t);
-    rvli_sum of_tokens = {0};
-    sum_backward(t, &w, e, &of_output);
-    e->of_ordered = weights_backward(t, &w, e);
-    rvli_block of_up = outputs_backward(t, &w, e, unit, e->of_ordered);
-    e->of_ordered = NULL;
-    rvli_gradient(t, unit, RVLI_ROLE_GATE);
-    rvli_block of_selected = rvli_next(t, w.selected, &of_up);
-    rvli_release(t, &e->selected);
-    rvli_block part = selected_backward(t, &w, e, of_selected);
-    rvli_add(t, &of_tokens, &part, false);
-    rvli_router_backward(t, unit, e, &of_tokens);
-    rvli_release(t, &of_output);
-    rvli_experts_drop(t, e);
-    rvli_release(t, &layer->mlp_input);
-    return of_tokens.block;
 }

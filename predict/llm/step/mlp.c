@@ -74,15 +74,11 @@ static void drop_named(rvli_training *t, rvli_layer *layer)
     rvli_release(t, &layer->up);
 }
 
-rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
+rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE) && !rvli_has_beside(t))
-        return rvli_experts_forward(t, number, kept, partial);
     gated_forward(t, number, kept);
-    rvli_block output = NULL;
-    if (!partial)
-        output = rvli_linear_forward(t, RVLI_ROLE_DOWN);
+    rvli_block output = rvli_linear_forward(t, RVLI_ROLE_DOWN);
     if (!kept) {
         rvli_release(t, &layer->product);
         drop_named(t, layer);
@@ -111,11 +107,6 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_product = {0}, of_input = {0};
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE) && !rvli_has_beside(t)) {
-        rvli_block of_tokens = rvli_experts_backward(t, number, of_output);
-        rvli_fetched(t);
-        return of_tokens;
-    }
     rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_DOWN_BIAS);
     rvli_release(t, &of_output);
     rvli_fetched(t);

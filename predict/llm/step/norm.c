@@ -13,11 +13,8 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &squares);
     rvli_block above_zero = rvli_activation(t, RVLI_FULL * rows);
-    if (rvli_is_in_turn(t))
-        rvli_release(t, &variance);
+    rvli_release(t, &variance);
     rvli_block scale = rvli_activation(t, RVLI_FULL * rows);
-    if (!rvli_is_in_turn(t))
-        rvli_release(t, &above_zero);
     rvli_block scaled = rvli_activation(t, RVLI_FULL * elements);
     if (kept == NULL) {
         rvli_release(t, &scale);
@@ -25,12 +22,9 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         rvli_release(t, &input);
     }
     rvli_block weighed = rvli_activation(t, RVLI_FULL * elements);
-    if (rvli_is_in_turn(t) && kept == NULL)
+    if (kept == NULL)
         rvli_release(t, &scaled); /* its name is given to the product */
     rvli_block output = rvli_next(t, RVLI_HALF * elements, &weighed);
-    if (kept == NULL)
-        rvli_release(t, &scaled);
-    rvli_release(t, &variance);
     if (kept != NULL)
         *kept = (rvli_norm){.input = input, .mean = above_zero, .scale = scale, .normed = scaled};
     return output;
@@ -88,7 +82,8 @@ static void release_begin(rvli_training *t, uint32_t number)
     rvli_masks_layer_done(t, number);
 }
 
-void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept)
+/* With the last tensor of a layer that was computed again, what it began with goes. */
+static void recomputed(rvli_training *t, const rvli_norm *kept)
 {
     for (uint32_t i = 0; (t->options->flags & RVL_MODEL_RECOMPUTE) && i < t->model->layers; i++) {
         if (kept == &t->layers[i].before_attention)
@@ -121,7 +116,7 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_fetched(t);
     rvli_release(t, &of_squares);
     rvli_release(t, &kept->input);
-    rvli_norm_recomputed(t, kept);
+    recomputed(t, kept);
     rvli_release(t, &added);
 }
 
@@ -144,13 +139,6 @@ static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t widt
     return of_input;
 }
 
-/* Of a product autograd works out the gradient of the second factor first: gpt_oss's
- * norms multiply the weight by what is scaled, Gemma's the other way. */
-static bool is_weight_first(const rvli_training *t)
-{
-    return (t->model->features & RVLI_SINKS) != 0;
-}
-
 /* Takes the gradient of the output, and answers that of what was scaled. */
 static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                                  rvli_unit *unit, rvli_role role, rvli_block gradient)
@@ -161,10 +149,8 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     if (kept->input == NULL)
         rvli_streams_again(t, unit);
     fetch(t, kept, full);
-    rvli_block of_scaled = rvli_activation(t, is_weight_first(t) ? full : 0);
     rvli_block of_weight = rvli_activation(t, full);
-    if (!is_weight_first(t))
-        of_scaled = rvli_activation(t, full);
+    rvli_block of_scaled = rvli_activation(t, full);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
     rvli_fetched(t);

@@ -258,7 +258,7 @@ static uint64_t attended_kv_bytes(const rvli_training *t, bool repeated)
     return RVLI_HALF * (repeated ? q_elements(t) : kv_elements(t));
 }
 
-/* The gradients of copies become those of what was copied. Sums over heads lie by heads. */
+/* The gradients of copies become those of what was copied. */
 static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
 {
     rvli_block *each[] = {&of->v, &of->k};
@@ -267,7 +267,6 @@ static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
         rvli_release(t, each[i]);
         *each[i] = sum;
     }
-    of->v_by_heads = t->model->kv_heads > 1;
 }
 
 static void drop_copies(rvli_training *t, rvli_layer *layer)
@@ -352,17 +351,8 @@ static bool is_math(const rvli_training *t)
     return t->options->attention == RVL_MODEL_ATTENTION_MATH;
 }
 
-static bool is_eager(const rvli_training *t)
-{
-    return (t->model->features & RVLI_SINKS) != 0;
-}
-
 void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
-    if (is_eager(t)) {
-        rvli_eager_forward(t, layer, kept);
-        return;
-    }
     if (rvli_is_ring(t)) {
         rvli_ring_forward(t, layer, kept);
         return;
@@ -376,10 +366,6 @@ void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
 
 void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
 {
-    if (is_eager(t)) {
-        rvli_eager_done(t, layer, kept);
-        return;
-    }
     if (!kept)
         rvli_release(t, &layer->attended);
     bool by_kernel = kept && !is_math(t);
@@ -394,9 +380,7 @@ void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
 void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out)
 {
-    if (is_eager(t))
-        rvli_eager_backward(t, layer, of_attended, gradients_out);
-    else if (rvli_is_ring(t))
+    if (rvli_is_ring(t))
         rvli_ring_backward(t, layer, of_attended, gradients_out);
     else if (is_math(t))
         math_backward(t, layer, of_attended, gradients_out);

@@ -384,7 +384,7 @@ static rvli_block blocks(rvli_training *t, uint32_t number, bool kept, names *n)
     rvli_block sum = rvli_activation(t, hidden);
     n->middle = rvli_next(t, hidden, &sum);
     layer->mlp_input = normed(t, &layer->before_mlp, kept);
-    n->given = rvli_mlp_forward(t, number, kept, false);
+    n->given = rvli_mlp_forward(t, number, kept);
     n->normed = normed(t, &layer->behind_mlp, kept);
     n->sum = rvli_activation(t, hidden);
     return correct(t, &layer->streams, kept);

@@ -61,6 +61,10 @@ typedef enum rvli_role {
     RVLI_ROLE_NORM_BEFORE_MLP_BIAS,
     RVLI_ROLE_LAST_NORM_BIAS,
     RVLI_ROLE_ROUTER,
+    RVLI_ROLE_ROUTER_BIAS,
+    RVLI_ROLE_EXPERTS_UP_BIAS,
+    RVLI_ROLE_EXPERTS_DOWN_BIAS,
+    RVLI_ROLE_SINKS,
     RVLI_ROLE_SHARED_GATE, /* of the expert for all tokens */
     RVLI_ROLE_SHARED_UP,
     RVLI_ROLE_SHARED_DOWN,
@@ -173,7 +177,6 @@ typedef struct rvli_streams {
 
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
-    rvli_block logits; /* until the experts are done */
     rvli_block scores;
     rvli_block indices; /* of the chosen */
     rvli_block divided; /* their weights, by their sum */
@@ -187,7 +190,6 @@ typedef struct rvli_experts {
     rvli_block selected;   /* what they get */
     rvli_block up;         /* and gate */
     rvli_block activated;
-    rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
 } rvli_experts;
@@ -220,7 +222,6 @@ typedef struct rvli_layer {
     rvli_block attended;
     rvli_block sums;    /* of each row's exponentials, logarithms */
     rvli_block softmax; /* by math: of all scores */
-    rvli_block largest; /* plain: where the largest of each row is */
     rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
@@ -515,8 +516,6 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
  * added to that of the residual. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
-/* With the last tensor of a layer that was computed again, what it began with goes. */
-void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
 
 /* ---- nf4.c ---- */
 
@@ -567,7 +566,6 @@ void rvli_masks_done(rvli_training *t);
 
 typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
-    bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
@@ -594,15 +592,7 @@ void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 void rvli_wide_forward_works(rvli_training *t);
 void rvli_wide_backward_works(rvli_training *t);
 
-/* ---- eager.c: the same by plain operations ---- */
-
-void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept);
-void rvli_eager_done(rvli_training *t, rvli_layer *layer, bool kept);
-void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
-                         rvli_attention_gradients *gradients_out);
-
-/* partial: recomputing stops before the last product. */
-rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
+rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept);
 /* The same as of attention. */
 rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
@@ -616,22 +606,9 @@ void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
 void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
 
-/* ---- rotary.c ---- */
+/* ---- experts.c ---- */
 
-/* Each half from two products; or all from two, beside a copy with its halves exchanged. */
-rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes);
-rvli_block rvli_rotate_halves(rvli_training *t, uint64_t bytes);
-
-/* ---- experts.c: what is in the place of an MLP ---- */
-
-/* partial: recomputing stops when the last tensor is there that the backward pass needs. */
-rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
-rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-/* What the backward pass works out before it needs what was kept. of_output: as above; what is not
- * needed any more is released. */
-void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *of_output);
-
-/* Without a router: answers the sum of what the chosen gave, and takes its gradient. */
+/* Answers the sum of what the chosen gave, and takes its gradient. */
 rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept);
 rvli_block rvli_experts_run_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 /* All that is kept. */
@@ -646,12 +623,6 @@ rvli_block rvli_beside_forward(rvli_training *t, uint32_t number, rvli_block giv
 void rvli_beside_done(rvli_training *t, uint32_t number, bool kept);
 /* From the gradient of the sum to that of what the MLP gave. */
 rvli_block rvli_beside_backward(rvli_training *t, uint32_t number, rvli_block of_sum);
-
-/* ---- router.c: what chooses them ---- */
-
-/* Makes e->indices and e->weights. The caller releases the latter, and e->logits. */
-void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept);
-void rvli_router_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e, rvli_sum *of_tokens);
 
 /* ---- per_layer.c: an embedding of each token for each layer; else nothing happens ---- */
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operators of attention by plain operations, for families that scaled_dot_product_attention cannot
+ * do: each head has a sink, a score that belongs to no token (eager_attention_forward of
+ * modeling_gpt_oss.py). All scores are there several times for a moment. And of its experts: biases
+ * of each row.
+ */
+#include "predict/llm/graph/graph.h"
+
+static void as_input_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                              rvli_value **of_out)
+{
+    of_out[0] = rvli_value_view(g, gradient, &node->input[0].shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = true;
+}
+
+/* .transpose(2, 3) of keys */
+static rvli_value *swap_tokens(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.width = g->t->options->seq_len;
+    rvli_node *node = rvli_node_make(g, as_input_backward, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+}
+
+static void pass_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
+{
+    (void)g;
+    (void)node;
+    of_out[0] = rvli_value_retain(gradient);
+}
+
+/* Scores and a mask, which all heads share. */
+static rvli_value *add_mask(rvli_graph *g, rvli_value *const *arguments)
+{
+    rvli_node *node = rvli_node_make(g, pass_backward, arguments, 1);
+    return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
+}
+
+static void whole_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+/* .reshape(1, -1, 1, 1).expand(): for each row of scores */
+static rvli_value *expand_sinks(rvli_graph *g, rvli_value *const *sinks)
+{
+    rvli_shape shape = sinks[0]->shape;
+    shape.elements = g->t->tokens * g->t->model->heads;
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, whole_backward, sinks, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, sinks[0], &shape));
+}
+
+/* .max(dim=-1, keepdim=True).values: where they are is kept. */
+static rvli_value *largest(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements /= shape.width;
+    shape.width = 1;
+    rvli_node *node = rvli_node_make(g, whole_backward, x, 1);
+    rvli_value *values = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    shape.element_bytes = sizeof(int64_t);
+    rvli_value *places = rvli_value_make(g, &shape);
+    rvli_node_keep(g, node, places);
+    rvli_value_release(g, places);
+    return values;
+}
+
+/* [..., :-1] */
+static rvli_value *without_sinks(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_op_slice(g, x[0], x[0]->shape.width - 1);
+}
+
+/* bias[experts]: a row of each expert for each index. */
+static rvli_value *biases(rvli_graph *g, rvli_role role, rvli_value *indices)
+{
+    uint32_t index = g->t->units[g->unit].by_role[role];
+    if (index == 0)
+        return NULL;
+    uint64_t width = g->t->parameters[index - 1].elements / g->t->model->experts;
+    rvli_value *bias = rvli_value_leaf(g, index - 1, width);
+    rvli_value *rows = bias != NULL ? rvli_op_rows_at(g, bias, indices) : NULL;
+    rvli_value_release(g, bias);
+    return rows;
+}
+
+static rvli_value *up_biases(rvli_graph *g, rvli_value *const *indices)
+{
+    return biases(g, RVLI_ROLE_EXPERTS_UP_BIAS, indices[0]);
+}
+
+static rvli_value *down_biases(rvli_graph *g, rvli_value *const *indices)
+{
+    return biases(g, RVLI_ROLE_EXPERTS_DOWN_BIAS, indices[0]);
+}
+
+const rvli_operator rvli_sinks_operators[] = {
+    RVLI_OPERATOR("swap_tokens", 1, swap_tokens),     RVLI_OPERATOR("add_mask", 2, add_mask),
+    RVLI_OPERATOR("expand_sinks", 1, expand_sinks),   RVLI_OPERATOR("largest", 1, largest),
+    RVLI_OPERATOR("without_sinks", 1, without_sinks), RVLI_OPERATOR("up_biases", 1, up_biases),
+    RVLI_OPERATOR("down_biases", 1, down_biases),     {.name = NULL},
+};
