@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "command.h"
 #include "holders.h"
 
@@ -356,50 +355,42 @@ bool history_print(const void *user, const rvl_replay *replay)
 
 /* ---- For programs ---- */
 
-/* jansson takes over every value that is set; setting NULL, which is no memory, fails. */
-static bool set(json_t *object, const char *key, json_t *value)
+static json_t *part_to_json(const rvl_snapshot_part *of, bool *ok)
 {
-    return json_object_set_new(object, key, value) == 0;
+    json_t *part = json_object();
+    rvli_json_set(part, "tag", rvli_json_text(of->tag), ok);
+    rvli_json_set(part, "module", rvli_json_text(of->module), ok);
+    rvli_json_set(part, "bytes", rvli_json_bytes(of->bytes), ok);
+    return part;
 }
 
-static json_t *text_of(const char *text)
+static json_t *line_to_json(const rvl_snapshot_line *of, bool *ok)
 {
-    char *plain = text != NULL ? shown(RVLI_SHOWN_PLAIN, text) : NULL;
-    json_t *value = text != NULL ? json_string(plain) : json_null();
-    free(plain);
-    return value;
+    json_t *line = json_object();
+    rvli_json_set(line, "tag", rvli_json_text(of->tag), ok);
+    rvli_json_set(line, "file", rvli_json_text(of->file), ok);
+    rvli_json_set(line, "line", json_integer(of->line), ok);
+    rvli_json_set(line, "name", rvli_json_text(of->name), ok);
+    rvli_json_set(line, "via_file", rvli_json_text(of->via_file), ok);
+    rvli_json_set(line, "via_line", json_integer(of->via_line), ok);
+    rvli_json_set(line, "via_name", rvli_json_text(of->via_name), ok);
+    rvli_json_set(line, "module", rvli_json_text(of->module), ok);
+    rvli_json_set(line, "tensors", rvli_json_bytes(of->count), ok);
+    rvli_json_set(line, "bytes", rvli_json_bytes(of->bytes), ok);
+    return line;
 }
 
 static json_t *holding_to_json(const holding *of, int device, const char *stage, bool *ok)
 {
     json_t *object = json_object(), *parts = json_array(), *lines = json_array();
-    for (size_t i = 0; i < of->part_count; i++) {
-        json_t *part = json_object();
-        *ok = *ok && set(part, "tag", text_of(of->parts[i].tag)) &&
-              set(part, "module", text_of(of->parts[i].module)) &&
-              set(part, "bytes", json_integer((json_int_t)of->parts[i].bytes)) &&
-              json_array_append(parts, part) == 0;
-        json_decref(part);
-    }
-    for (size_t i = 0; i < of->line_count && i < LINES_JSON; i++) {
-        const rvl_snapshot_line *from = &of->lines[i];
-        json_t *line = json_object();
-        *ok =
-            *ok && set(line, "tag", text_of(from->tag)) && set(line, "file", text_of(from->file)) &&
-            set(line, "line", json_integer(from->line)) && set(line, "name", text_of(from->name)) &&
-            set(line, "via_file", text_of(from->via_file)) &&
-            set(line, "via_line", json_integer(from->via_line)) &&
-            set(line, "via_name", text_of(from->via_name)) &&
-            set(line, "module", text_of(from->module)) &&
-            set(line, "tensors", json_integer((json_int_t)from->count)) &&
-            set(line, "bytes", json_integer((json_int_t)from->bytes)) &&
-            json_array_append(lines, line) == 0;
-        json_decref(line);
-    }
-    *ok = set(object, "device", json_integer(device)) && *ok;
-    *ok = set(object, "stage", text_of(stage)) && *ok;
-    *ok = set(object, "at_peak", parts) && *ok;
-    *ok = set(object, "lines", lines) && *ok;
+    for (size_t i = 0; i < of->part_count; i++)
+        rvli_json_append(parts, part_to_json(&of->parts[i], ok), ok);
+    for (size_t i = 0; i < of->line_count && i < LINES_JSON; i++)
+        rvli_json_append(lines, line_to_json(&of->lines[i], ok), ok);
+    rvli_json_set(object, "device", json_integer(device), ok);
+    rvli_json_set(object, "stage", rvli_json_text(stage), ok);
+    rvli_json_set(object, "at_peak", parts, ok);
+    rvli_json_set(object, "lines", lines, ok);
     return object;
 }
 
@@ -422,9 +413,7 @@ bool history_write_json(FILE *out, const void *user, const rvl_replay *replay)
             ok = rvl_replay_get_stage(replay, device, stages[i], &stats, NULL) == RVL_OK &&
                  gather(&in, device, stages[i], &held, &known);
             if (ok && known)
-                ok = json_array_append_new(
-                         all, holding_to_json(&held, facts.device, stats.name, &ok)) == 0 &&
-                     ok;
+                rvli_json_append(all, holding_to_json(&held, facts.device, stats.name, &ok), &ok);
             holding_clear(&held);
         }
     }

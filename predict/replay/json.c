@@ -3,16 +3,15 @@
  * The result as JSON, schema 1 (docs/replay.md). Keys appear in the order in which they are set.
  *
  * A stage is made and written before the next one, so that a result of many stages never lies in
- * memory as a whole. jansson takes over every value that is set, and setting NULL, which is what
- * making a value answers without memory, fails: so one flag carries every failure to the end.
+ * memory as a whole.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "predict/replay/replay_internal.h"
 #include "reveille/verdict.h"
 
@@ -20,62 +19,12 @@
 #define SECONDS_DIGITS 15 /* significant ones: nanoseconds of eleven days */
 #define NS_PER_SECOND 1e9
 
-static void set(json_t *object, const char *key, json_t *value, bool *ok)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        *ok = false;
-}
-
-static void append(json_t *array, json_t *value, bool *ok)
-{
-    if (json_array_append_new(array, value) != 0)
-        *ok = false;
-}
-
-/* Names come from a trace and may hold any bytes; those that are no UTF-8 stay as traces write
- * them. */
-static json_t *percent_encoded(const char *text)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    char *encoded = malloc(strlen(text) * 3 + 1);
-    if (encoded == NULL)
-        return NULL;
-    char *end = encoded;
-    for (const char *byte = text; *byte != '\0'; byte++) {
-        unsigned char value = (unsigned char)*byte;
-        if (value < 0x80) {
-            *end++ = *byte;
-            continue;
-        }
-        *end++ = '%';
-        *end++ = digits[value >> 4];
-        *end++ = digits[value & 15];
-    }
-    *end = '\0';
-    json_t *json = json_string(encoded);
-    free(encoded);
-    return json;
-}
-
-static json_t *text_or_null(const char *text)
-{
-    if (text == NULL)
-        return json_null();
-    json_t *json = json_string(text);
-    return json != NULL ? json : percent_encoded(text);
-}
-
-static json_t *bytes_of(uint64_t bytes)
-{
-    return json_integer(bytes > (uint64_t)INT64_MAX ? INT64_MAX : (json_int_t)bytes);
-}
-
 static json_t *stage_name_of(const rvl_replay *replay, size_t device, uint32_t stage)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
     if (rvl_replay_get_stage(replay, device, stage, &stats, NULL) != RVL_OK)
         return json_null(); /* nothing happened: no stage is listed */
-    return text_or_null(stats.name);
+    return rvli_json_text(stats.name);
 }
 
 static json_t *holders_to_json(const rvl_holder *holders, size_t count, bool *ok)
@@ -83,10 +32,10 @@ static json_t *holders_to_json(const rvl_holder *holders, size_t count, bool *ok
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++) {
         json_t *holder = json_object();
-        set(holder, "process", text_or_null(holders[i].process), ok);
-        set(holder, "tag", text_or_null(holders[i].tag), ok);
-        set(holder, "bytes", bytes_of(holders[i].bytes), ok);
-        append(array, holder, ok);
+        rvli_json_set(holder, "process", rvli_json_text(holders[i].process), ok);
+        rvli_json_set(holder, "tag", rvli_json_text(holders[i].tag), ok);
+        rvli_json_set(holder, "bytes", rvli_json_bytes(holders[i].bytes), ok);
+        rvli_json_append(array, holder, ok);
     }
     return array;
 }
@@ -95,8 +44,8 @@ static json_t *holders_to_json(const rvl_holder *holders, size_t count, bool *ok
 static json_t *others_to_json(size_t count, uint64_t bytes, bool *ok)
 {
     json_t *object = json_object();
-    set(object, "count", json_integer((json_int_t)count), ok);
-    set(object, "bytes", bytes_of(bytes), ok);
+    rvli_json_set(object, "count", json_integer((json_int_t)count), ok);
+    rvli_json_set(object, "bytes", rvli_json_bytes(bytes), ok);
     return object;
 }
 
@@ -108,12 +57,12 @@ static void add_truth(json_t *object, const rvl_replay *replay, size_t device, u
     uint64_t peak_bytes, end_bytes, read_bytes, predicted_bytes;
     rvl_error before = *rvli_error_get();
     if (rvl_replay_get_measured(replay, device, stage, &peak_bytes, &end_bytes) == RVL_OK) {
-        set(object, "measured_peak_bytes", bytes_of(peak_bytes), ok);
-        set(object, "measured_end_bytes", bytes_of(end_bytes), ok);
+        rvli_json_set(object, "measured_peak_bytes", rvli_json_bytes(peak_bytes), ok);
+        rvli_json_set(object, "measured_end_bytes", rvli_json_bytes(end_bytes), ok);
     }
     if (rvl_replay_get_reading(replay, device, stage, &read_bytes, &predicted_bytes) == RVL_OK) {
-        set(object, "read_bytes", bytes_of(read_bytes), ok);
-        set(object, "predicted_bytes", bytes_of(predicted_bytes), ok);
+        rvli_json_set(object, "read_bytes", rvli_json_bytes(read_bytes), ok);
+        rvli_json_set(object, "predicted_bytes", rvli_json_bytes(predicted_bytes), ok);
     }
     rvli_error_set(&before);
 }
@@ -127,12 +76,13 @@ static void add_mark(json_t *object, const rvl_replay *replay, size_t device, ui
         *ok = false;
     if (!(mark.flags & RVL_REPLAY_MARK_OF_PROCESS))
         return;
-    set(object, "mark", text_or_null(stats->mark), ok);
-    set(object, "instance", json_integer(mark.number), ok);
-    set(object, "process", text_or_null(mark.process), ok);
-    set(object, "rank", mark.rank != RVL_NO_RANK ? json_integer(mark.rank) : json_null(), ok);
+    rvli_json_set(object, "mark", rvli_json_text(stats->mark), ok);
+    rvli_json_set(object, "instance", json_integer(mark.number), ok);
+    rvli_json_set(object, "process", rvli_json_text(mark.process), ok);
+    rvli_json_set(object, "rank", mark.rank != RVL_NO_RANK ? json_integer(mark.rank) : json_null(),
+                  ok);
     if (mark.count > 1)
-        set(object, "merged", json_integer(mark.count), ok);
+        rvli_json_set(object, "merged", json_integer(mark.count), ok);
 }
 
 static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t stage, bool *ok)
@@ -146,19 +96,19 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
                                RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
         *ok = false;
     size_t listed = count < RVL_REPLAY_LISTED_HOLDERS ? count : RVL_REPLAY_LISTED_HOLDERS;
-    set(object, "name", text_or_null(stats.name), ok);
-    set(object, "peak_bytes", bytes_of(stats.peak_bytes), ok);
-    set(object, "end_bytes", bytes_of(stats.end_bytes), ok);
-    set(object, "free_at_peak_bytes", bytes_of(stats.free_at_peak_bytes), ok);
-    set(object, "host_bytes", bytes_of(stats.host_bytes), ok);
-    set(object, "seconds", json_real((double)stats.transition_ns / NS_PER_SECOND), ok);
-    set(object, "at_peak", holders_to_json(holders, listed, ok), ok);
+    rvli_json_set(object, "name", rvli_json_text(stats.name), ok);
+    rvli_json_set(object, "peak_bytes", rvli_json_bytes(stats.peak_bytes), ok);
+    rvli_json_set(object, "end_bytes", rvli_json_bytes(stats.end_bytes), ok);
+    rvli_json_set(object, "free_at_peak_bytes", rvli_json_bytes(stats.free_at_peak_bytes), ok);
+    rvli_json_set(object, "host_bytes", rvli_json_bytes(stats.host_bytes), ok);
+    rvli_json_set(object, "seconds", json_real((double)stats.transition_ns / NS_PER_SECOND), ok);
+    rvli_json_set(object, "at_peak", holders_to_json(holders, listed, ok), ok);
     add_truth(object, replay, device, stage, ok);
     if (count > listed) {
         uint64_t rest_bytes = stats.peak_bytes;
         for (size_t i = 0; i < listed; i++)
             rest_bytes -= holders[i].bytes;
-        set(object, "at_peak_others", others_to_json(count - listed, rest_bytes, ok), ok);
+        rvli_json_set(object, "at_peak_others", others_to_json(count - listed, rest_bytes, ok), ok);
     }
     add_mark(object, replay, device, stage, &stats, ok);
     return object;
@@ -170,13 +120,13 @@ static json_t *oom_to_json(const rvl_replay *replay, size_t index, const rvl_rep
     if (device->oom_process == NULL)
         return json_null();
     json_t *object = json_object();
-    set(object, "file", text_or_null(device->oom_file), ok);
-    set(object, "line", json_integer(device->oom_line), ok);
-    set(object, "stage", stage_name_of(replay, index, device->oom_stage), ok);
-    set(object, "process", text_or_null(device->oom_process), ok);
-    set(object, "tag", text_or_null(device->oom_tag), ok);
-    set(object, "requested_bytes", bytes_of(device->oom_requested_bytes), ok);
-    set(object, "free_bytes", bytes_of(device->oom_free_bytes), ok);
+    rvli_json_set(object, "file", rvli_json_text(device->oom_file), ok);
+    rvli_json_set(object, "line", json_integer(device->oom_line), ok);
+    rvli_json_set(object, "stage", stage_name_of(replay, index, device->oom_stage), ok);
+    rvli_json_set(object, "process", rvli_json_text(device->oom_process), ok);
+    rvli_json_set(object, "tag", rvli_json_text(device->oom_tag), ok);
+    rvli_json_set(object, "requested_bytes", rvli_json_bytes(device->oom_requested_bytes), ok);
+    rvli_json_set(object, "free_bytes", rvli_json_bytes(device->oom_free_bytes), ok);
     return object;
 }
 
@@ -184,13 +134,13 @@ static json_t *device_to_json(const rvl_replay *replay, size_t index,
                               const rvl_replay_device *device, bool has_verdict, bool *ok)
 {
     json_t *object = json_object();
-    set(object, "device", json_integer(device->device), ok);
-    set(object, "profile", text_or_null(device->profile), ok);
-    set(object, "capacity_bytes", bytes_of(device->capacity_bytes), ok);
-    set(object, "peak_bytes", bytes_of(device->peak_bytes), ok);
-    set(object, "peak_stage", stage_name_of(replay, index, device->peak_stage), ok);
-    set(object, "fits", has_verdict ? json_boolean(device->fits) : json_null(), ok);
-    set(object, "oom", oom_to_json(replay, index, device, ok), ok);
+    rvli_json_set(object, "device", json_integer(device->device), ok);
+    rvli_json_set(object, "profile", rvli_json_text(device->profile), ok);
+    rvli_json_set(object, "capacity_bytes", rvli_json_bytes(device->capacity_bytes), ok);
+    rvli_json_set(object, "peak_bytes", rvli_json_bytes(device->peak_bytes), ok);
+    rvli_json_set(object, "peak_stage", stage_name_of(replay, index, device->peak_stage), ok);
+    rvli_json_set(object, "fits", has_verdict ? json_boolean(device->fits) : json_null(), ok);
+    rvli_json_set(object, "oom", oom_to_json(replay, index, device, ok), ok);
     return object;
 }
 
@@ -262,23 +212,24 @@ static json_t *refusal_to_json(const rvli_refusal *refusal, bool *ok)
     if (refusal->number == 0)
         return json_null();
     json_t *object = json_object();
-    set(object, "process", text_or_null(refusal->process), ok);
-    set(object, "tag", text_or_null(refusal->tag), ok);
-    set(object, "device",
-        refusal->device == RVL_NO_DEVICE ? json_null() : json_integer(refusal->device), ok);
-    set(object, "stage", text_or_null(refusal->stage), ok);
-    set(object, "where", text_or_null(refusal->where), ok);
-    set(object, "requested_bytes", bytes_of(refusal->requested_bytes), ok);
-    set(object, "free_bytes", bytes_of(refusal->free_bytes), ok);
+    rvli_json_set(object, "process", rvli_json_text(refusal->process), ok);
+    rvli_json_set(object, "tag", rvli_json_text(refusal->tag), ok);
+    rvli_json_set(object, "device",
+                  refusal->device == RVL_NO_DEVICE ? json_null() : json_integer(refusal->device),
+                  ok);
+    rvli_json_set(object, "stage", rvli_json_text(refusal->stage), ok);
+    rvli_json_set(object, "where", rvli_json_text(refusal->where), ok);
+    rvli_json_set(object, "requested_bytes", rvli_json_bytes(refusal->requested_bytes), ok);
+    rvli_json_set(object, "free_bytes", rvli_json_bytes(refusal->free_bytes), ok);
     return object;
 }
 
 static json_t *refused_to_json(const rvl_replay *replay, bool *ok)
 {
     json_t *object = json_object();
-    set(object, "count", json_integer((json_int_t)replay->outcome.refused), ok);
-    set(object, "cured", json_integer((json_int_t)replay->outcome.cured), ok);
-    set(object, "first", refusal_to_json(&replay->outcome.first, ok), ok);
+    rvli_json_set(object, "count", json_integer((json_int_t)replay->outcome.refused), ok);
+    rvli_json_set(object, "cured", json_integer((json_int_t)replay->outcome.cured), ok);
+    rvli_json_set(object, "first", refusal_to_json(&replay->outcome.first, ok), ok);
     return object;
 }
 
@@ -286,17 +237,17 @@ static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict
 {
     bool ok = true;
     json_t *object = json_object(), *said = json_object();
-    set(said, "kind", json_string(rvl_verdict_keyword(verdict->kind)), &ok);
-    set(said, "text", text_or_null(verdict->text), &ok);
-    set(said, "spare_bytes", bytes_of(verdict->spare_bytes), &ok);
-    set(said, "headroom_bytes", bytes_of(verdict->headroom_bytes), &ok);
+    rvli_json_set(said, "kind", json_string(rvl_verdict_keyword(verdict->kind)), &ok);
+    rvli_json_set(said, "text", rvli_json_text(verdict->text), &ok);
+    rvli_json_set(said, "spare_bytes", rvli_json_bytes(verdict->spare_bytes), &ok);
+    rvli_json_set(said, "headroom_bytes", rvli_json_bytes(verdict->headroom_bytes), &ok);
     if (verdict->waits != NULL)
-        set(said, "waits", text_or_null(verdict->waits), &ok);
-    set(object, "verdict", said, &ok);
-    set(object, "refused", refused_to_json(replay, &ok), &ok);
+        rvli_json_set(said, "waits", rvli_json_text(verdict->waits), &ok);
+    rvli_json_set(object, "verdict", said, &ok);
+    rvli_json_set(object, "refused", refused_to_json(replay, &ok), &ok);
     if (verdict->ended)
-        set(object, verdict->by_signal ? "signal" : "exit_status",
-            json_integer(verdict->exit_status), &ok);
+        rvli_json_set(object, verdict->by_signal ? "signal" : "exit_status",
+                      json_integer(verdict->exit_status), &ok);
     char *text = ok ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (text == NULL && out->status == RVL_OK)

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The result, field by field and as JSON, schema 1 (docs/snapshot.md).
- *
- * As in predict/replay/json.c one flag carries every failure of jansson to the end.
- */
-#include <jansson.h>
+/* The result, field by field and as JSON, schema 1 (docs/snapshot.md). */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/options.h"
 #include "predict/snapshot/run.h"
 
@@ -115,54 +111,19 @@ rvl_status rvl_snapshot_get_call(const rvl_snapshot *snapshot, uint32_t stage, u
 
 /* ---- JSON ---- */
 
-static void set(json_t *object, const char *key, json_t *value, bool *ok)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        *ok = false;
-}
-
-static void append(json_t *array, json_t *value, bool *ok)
-{
-    if (json_array_append_new(array, value) != 0)
-        *ok = false;
-}
-
-static json_t *number(uint64_t value)
-{
-    return json_integer(value > (uint64_t)INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
-
-/* A name that is no UTF-8 loses the bytes that are not ASCII. */
-static json_t *text_of(const char *text)
-{
-    json_t *json = json_string(text);
-    if (json != NULL)
-        return json;
-    char *plain = strdup(text);
-    if (plain == NULL)
-        return NULL;
-    for (char *byte = plain; *byte != '\0'; byte++) {
-        if ((unsigned char)*byte >= 0x80)
-            *byte = '?';
-    }
-    json = json_string(plain);
-    free(plain);
-    return json;
-}
-
 static json_t *divergence_to_json(const rvl_snapshot_facts *facts, bool *ok)
 {
     if (!facts->diverged)
         return json_null();
     json_t *object = json_object();
     const char *action = facts->diverged_action;
-    set(object, "event", number(facts->diverged_at), ok);
-    set(object, "action", action != NULL ? json_string(action) : json_null(), ok);
-    set(object, "why", json_string(facts->diverged_why), ok);
-    set(object, "recorded_addr", number(facts->diverged_addr), ok);
-    set(object, "recorded_bytes", number(facts->diverged_bytes), ok);
-    set(object, "model_addr", number(facts->diverged_expected_addr), ok);
-    set(object, "model_bytes", number(facts->diverged_expected_bytes), ok);
+    rvli_json_set(object, "event", rvli_json_bytes(facts->diverged_at), ok);
+    rvli_json_set(object, "action", rvli_json_text(action), ok);
+    rvli_json_set(object, "why", json_string(facts->diverged_why), ok);
+    rvli_json_set(object, "recorded_addr", rvli_json_bytes(facts->diverged_addr), ok);
+    rvli_json_set(object, "recorded_bytes", rvli_json_bytes(facts->diverged_bytes), ok);
+    rvli_json_set(object, "model_addr", rvli_json_bytes(facts->diverged_expected_addr), ok);
+    rvli_json_set(object, "model_bytes", rvli_json_bytes(facts->diverged_expected_bytes), ok);
     return object;
 }
 
@@ -171,17 +132,12 @@ static json_t *pinned_to_json(const rvl_snapshot_stage *stage, bool *ok)
     if (stage->pinned_bytes == 0)
         return json_null();
     json_t *object = json_object();
-    set(object, "bytes", number(stage->pinned_bytes), ok);
+    rvli_json_set(object, "bytes", rvli_json_bytes(stage->pinned_bytes), ok);
     bool known = stage->pinning_event != UINT64_MAX;
-    set(object, "event", known ? number(stage->pinning_event) : json_null(), ok);
-    set(object, "addr", number(stage->pinning_addr), ok);
-    set(object, "size_bytes", number(stage->pinning_size_bytes), ok);
+    rvli_json_set(object, "event", known ? rvli_json_bytes(stage->pinning_event) : json_null(), ok);
+    rvli_json_set(object, "addr", rvli_json_bytes(stage->pinning_addr), ok);
+    rvli_json_set(object, "size_bytes", rvli_json_bytes(stage->pinning_size_bytes), ok);
     return object;
-}
-
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? text_of(text) : json_null();
 }
 
 static json_t *parts_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool *ok)
@@ -190,10 +146,10 @@ static json_t *parts_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool 
     json_t *array = json_array();
     for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++) {
         json_t *object = json_object();
-        set(object, "tag", text_of(part.tag), ok);
-        set(object, "module", text_or_null(part.module), ok);
-        set(object, "bytes", number(part.bytes), ok);
-        append(array, object, ok);
+        rvli_json_set(object, "tag", rvli_json_text(part.tag), ok);
+        rvli_json_set(object, "module", rvli_json_text(part.module), ok);
+        rvli_json_set(object, "bytes", rvli_json_bytes(part.bytes), ok);
+        rvli_json_append(array, object, ok);
     }
     return array;
 }
@@ -204,17 +160,17 @@ static json_t *lines_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool 
     json_t *array = json_array();
     for (uint32_t i = 0; rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++) {
         json_t *object = json_object();
-        set(object, "tag", text_of(line.tag), ok);
-        set(object, "file", text_or_null(line.file), ok);
-        set(object, "line", number(line.line), ok);
-        set(object, "name", text_or_null(line.name), ok);
-        set(object, "via_file", text_or_null(line.via_file), ok);
-        set(object, "via_line", number(line.via_line), ok);
-        set(object, "via_name", text_or_null(line.via_name), ok);
-        set(object, "module", text_or_null(line.module), ok);
-        set(object, "tensors", number(line.count), ok);
-        set(object, "bytes", number(line.bytes), ok);
-        append(array, object, ok);
+        rvli_json_set(object, "tag", rvli_json_text(line.tag), ok);
+        rvli_json_set(object, "file", rvli_json_text(line.file), ok);
+        rvli_json_set(object, "line", rvli_json_bytes(line.line), ok);
+        rvli_json_set(object, "name", rvli_json_text(line.name), ok);
+        rvli_json_set(object, "via_file", rvli_json_text(line.via_file), ok);
+        rvli_json_set(object, "via_line", rvli_json_bytes(line.via_line), ok);
+        rvli_json_set(object, "via_name", rvli_json_text(line.via_name), ok);
+        rvli_json_set(object, "module", rvli_json_text(line.module), ok);
+        rvli_json_set(object, "tensors", rvli_json_bytes(line.count), ok);
+        rvli_json_set(object, "bytes", rvli_json_bytes(line.bytes), ok);
+        rvli_json_append(array, object, ok);
     }
     return array;
 }
@@ -226,20 +182,20 @@ static json_t *stage_to_json(const rvl_snapshot *snapshot, uint32_t index, bool 
     json_t *gap = json_object();
     if (rvl_snapshot_get_stage(snapshot, index, &stage) != RVL_OK)
         *ok = false;
-    set(gap, "rounding_bytes", number(stage.rounding_bytes), ok);
-    set(gap, "split_bytes", number(stage.split_bytes), ok);
-    set(gap, "cached_bytes", number(stage.cached_bytes), ok);
-    set(gap, "pending_bytes", number(stage.pending_bytes), ok);
-    set(object, "name", text_of(stage.name), ok);
-    set(object, "peak_allocated_bytes", number(stage.peak_allocated_bytes), ok);
-    set(object, "peak_reserved_bytes", number(stage.peak_reserved_bytes), ok);
-    set(object, "end_reserved_bytes", number(stage.end_reserved_bytes), ok);
-    set(object, "num_alloc_retries", number(stage.num_alloc_retries), ok);
-    set(object, "gap", gap, ok);
-    set(object, "pinned_by", pinned_to_json(&stage, ok), ok);
+    rvli_json_set(gap, "rounding_bytes", rvli_json_bytes(stage.rounding_bytes), ok);
+    rvli_json_set(gap, "split_bytes", rvli_json_bytes(stage.split_bytes), ok);
+    rvli_json_set(gap, "cached_bytes", rvli_json_bytes(stage.cached_bytes), ok);
+    rvli_json_set(gap, "pending_bytes", rvli_json_bytes(stage.pending_bytes), ok);
+    rvli_json_set(object, "name", rvli_json_text(stage.name), ok);
+    rvli_json_set(object, "peak_allocated_bytes", rvli_json_bytes(stage.peak_allocated_bytes), ok);
+    rvli_json_set(object, "peak_reserved_bytes", rvli_json_bytes(stage.peak_reserved_bytes), ok);
+    rvli_json_set(object, "end_reserved_bytes", rvli_json_bytes(stage.end_reserved_bytes), ok);
+    rvli_json_set(object, "num_alloc_retries", rvli_json_bytes(stage.num_alloc_retries), ok);
+    rvli_json_set(object, "gap", gap, ok);
+    rvli_json_set(object, "pinned_by", pinned_to_json(&stage, ok), ok);
     if (snapshot->stages[index].holdings.part_count > 0) {
-        set(object, "at_peak", parts_to_json(snapshot, index, ok), ok);
-        set(object, "lines", lines_to_json(snapshot, index, ok), ok);
+        rvli_json_set(object, "at_peak", parts_to_json(snapshot, index, ok), ok);
+        rvli_json_set(object, "lines", lines_to_json(snapshot, index, ok), ok);
     }
     return object;
 }
@@ -249,9 +205,9 @@ static json_t *oom_to_json(const rvl_snapshot_facts *facts, bool *ok)
     if (facts->oom_count == 0)
         return json_null();
     json_t *object = json_object();
-    set(object, "count", number(facts->oom_count), ok);
-    set(object, "event", number(facts->oom_event), ok);
-    set(object, "requested_bytes", number(facts->oom_requested_bytes), ok);
+    rvli_json_set(object, "count", rvli_json_bytes(facts->oom_count), ok);
+    rvli_json_set(object, "event", rvli_json_bytes(facts->oom_event), ok);
+    rvli_json_set(object, "requested_bytes", rvli_json_bytes(facts->oom_requested_bytes), ok);
     return object;
 }
 
@@ -260,8 +216,9 @@ static json_t *capacity_to_json(const rvl_snapshot_facts *facts, bool *ok)
     if (facts->capacity_bytes == 0)
         return json_null();
     json_t *object = json_object();
-    set(object, "bytes", number(facts->capacity_bytes), ok);
-    set(object, "from", json_string(facts->capacity_recorded ? "recording" : "options"), ok);
+    rvli_json_set(object, "bytes", rvli_json_bytes(facts->capacity_bytes), ok);
+    rvli_json_set(object, "from", json_string(facts->capacity_recorded ? "recording" : "options"),
+                  ok);
     return object;
 }
 
@@ -273,18 +230,18 @@ rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out)
     bool ok = true;
     json_t *root = json_object(), *stages = json_array(), *notes = json_array();
     for (uint32_t i = 0; i < facts->stage_count; i++)
-        append(stages, stage_to_json(snapshot, i, &ok), &ok);
+        rvli_json_append(stages, stage_to_json(snapshot, i, &ok), &ok);
     for (uint32_t i = 0; i < facts->note_count; i++)
-        append(notes, json_string(rvl_snapshot_note(snapshot, i)), &ok);
-    set(root, "schema", json_integer(SCHEMA), &ok);
-    set(root, "mode", json_string(facts->verify ? "verify" : "predict"), &ok);
-    set(root, "diverged_at", divergence_to_json(facts, &ok), &ok);
-    set(root, "stages", stages, &ok);
-    set(root, "skipped_events", number(facts->skipped_count), &ok);
-    set(root, "confidence", json_string(facts->exact ? "exact" : "interval"), &ok);
-    set(root, "notes", notes, &ok);
-    set(root, "oom", oom_to_json(facts, &ok), &ok);
-    set(root, "capacity", capacity_to_json(facts, &ok), &ok);
+        rvli_json_append(notes, json_string(rvl_snapshot_note(snapshot, i)), &ok);
+    rvli_json_set(root, "schema", json_integer(SCHEMA), &ok);
+    rvli_json_set(root, "mode", json_string(facts->verify ? "verify" : "predict"), &ok);
+    rvli_json_set(root, "diverged_at", divergence_to_json(facts, &ok), &ok);
+    rvli_json_set(root, "stages", stages, &ok);
+    rvli_json_set(root, "skipped_events", rvli_json_bytes(facts->skipped_count), &ok);
+    rvli_json_set(root, "confidence", json_string(facts->exact ? "exact" : "interval"), &ok);
+    rvli_json_set(root, "notes", notes, &ok);
+    rvli_json_set(root, "oom", oom_to_json(facts, &ok), &ok);
+    rvli_json_set(root, "capacity", capacity_to_json(facts, &ok), &ok);
     char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)

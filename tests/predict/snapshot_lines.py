@@ -220,6 +220,7 @@ def test_what_was_seen_before_the_ring_is_not_placed(command, _):
 
 def test_labels_come_first(command, _):
     for said, tag in (("parameter", "weights"), ("optimizer_state", "optimizer"), ("kv blocks", "kv blocks"),
+                      ("k\udcff\u00e9", "k%ED%B3%BF\u00e9"), ("\u00e9", "\u00e9"),  # bytes that are no UTF-8, and some that are
                       ("unknown", "tensors"), ("", "tensors")):
         trace = Trace()
         trace.label = said

@@ -200,7 +200,7 @@ class Store:
     def get(self, key: str) -> bytes:
         def work() -> bytes:
             if key not in self._world.keys:
-                self._world.faults.append(f"rank {self._member.rank} waits for {key} for ever")
+                self._world.faults.append(f"rank {self._member.rank} waits for {key} forever")
                 raise ConnectionError(f"{key} is not there")
             return self._world.keys[key].encode()
 
