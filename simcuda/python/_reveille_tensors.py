@@ -273,6 +273,9 @@ class Plan:
             self.unread.add(0)
         self.fresh = [each.alias_info is None for each in schema.returns]
         self.view = self.name in _VIEWS or (not written and not all(self.fresh))
+        # It has no kernel and calls other operators, as to() and reshape() do where they copy.
+        registered = torch._C._dispatch_has_kernel_for_dispatch_key
+        self.calls = registered(func.name(), "CompositeImplicitAutograd") and not registered(func.name(), "CUDA")
         self.assume = assumed.rule_of(func)
         self.on_cpu = operators.on_cpu(func)
         self.never = not aten or self.name.startswith(_GARBAGE)
@@ -491,6 +494,8 @@ class SmallTensors(TorchDispatchMode):
             if not hasattr(func, "_schema"):
                 return func(*args, **kwargs)  # it takes functions
             plan = self.plans[id(func)] = Plan(func)
+        if plan.calls:
+            return self.inside(func, args, kwargs)
         if plan.view:
             return func(*args, **kwargs)
         cuda, small = self.look(args, kwargs)
@@ -508,6 +513,14 @@ class SmallTensors(TorchDispatchMode):
         if plan.assume is not None:
             self.assume(plan, out, args, kwargs)
         return out
+
+    def inside(self, func, args, kwargs):
+        """In inference mode it passes by here before it has called others: they pass by, too."""
+        torch._C._push_on_torch_dispatch_stack(self)
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            torch._C._pop_torch_dispatch_stack(None)
 
     @staticmethod
     def watch(tensors):

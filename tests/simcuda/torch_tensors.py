@@ -65,9 +65,16 @@ def flatten(result):
     return [each.cpu() for each in (result if isinstance(result, tuple) else (result,))]
 
 
-for case in (positions, indices, unique, in_place, copies, sizes, numbers):
+def check(case):
     for got, expected in zip(flatten(case("cuda")), flatten(case("cpu")), strict=True):
         assert got.dtype == expected.dtype and torch.equal(got, expected), (case, got, expected)
+
+
+# In inference mode operators that call others pass by as they are: to(), reshape(), contiguous().
+for each in (positions, indices, unique, in_place, copies, sizes, numbers):
+    check(each)
+    with torch.inference_mode():
+        check(each)
 
 # Memory that is used again has nothing of before, and a view keeps what it is a view of.
 a = torch.full((100,), 7, device="cuda")
