@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What makes the driver's calls for blocks slower in a resume than alone: a JSON line for each way. Needs libcuda alone.
 
+usage: block_calls.py [WORKS]   how many of the four, from the last
+
 Blocks lie in one range, or apart in a range each. Calls go by kind (all creates, all maps, ...) or by block. Before them
 nobody calls the driver for `rest_s` seconds. Medians without the first round, in ms.
 """
@@ -8,11 +10,12 @@ nobody calls the driver for `rest_s` seconds. Medians without the first round, i
 import ctypes as C
 import json
 import statistics
+import sys
 import time
 
 from memory_calls import MIB, access, cuda, kind, need, reserve
 
-WORKS = ((90, 22 * MIB), (80, 118 * MIB), (48, 448 * MIB), (1, 9216 * MIB))
+WORKS = ((90, 22 * MIB), (80, 118 * MIB), (48, 448 * MIB), (1, 9216 * MIB))[-int((sys.argv + ["4"])[1]) :]
 ROUNDS = 3
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How fast host memory is made by so many threads, and pinned: a JSON line for each. Needs libcuda alone.
 
+usage: host_memory.py [MIB]   of host memory, default 8192; a multiple of 64
+
 Each thread brings in pieces of 8 MiB by madvise(MADV_POPULATE_WRITE), as a first pause does. Pinning is
 cuMemHostRegister() in chunks of 64 MiB, by one thread and by two.
 """
@@ -13,7 +15,7 @@ import threading
 import time
 
 MIB = 1 << 20
-SIZE = 8 << 30
+SIZE = int((sys.argv + ["8192"])[1]) << 20
 PIECE = 8 * MIB
 CHUNK = 64 * MIB
 HUGE, POPULATE = 14, 23  # MADV_HUGEPAGE, MADV_POPULATE_WRITE

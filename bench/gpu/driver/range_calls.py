@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What small blocks cost if one call is for many of them, and if threads share the calls: a JSON line for each way.
 
+usage: range_calls.py [BLOCKS]
 2000 blocks, in one range or apart. `together` of them get access by one call, and are unmapped by one call. With
 several threads a part is the sum over them. Needs libcuda alone. Medians without the first round, in ms.
 """
@@ -8,12 +9,13 @@ several threads a part is the sum over them. Needs libcuda alone. Medians withou
 import ctypes as C
 import json
 import statistics
+import sys
 import threading
 import time
 
 from memory_calls import MIB, Location, Property, access, context, cuda, need, reserve
 
-COUNT = 2000
+COUNT = int((sys.argv + ["2000"])[1])
 ROUNDS = 5
 
 
