@@ -183,7 +183,7 @@ def main() -> None:
         assert planned[1] <= replayed[1] + (8 << 20), f"plan took {planned[1]} bytes, replay {replayed[1]}"
         assert planned[0] <= 12 * replayed[0] + 1, f"plan took {planned[0]} s, replay {replayed[0]} s"
         print(f"plan: {planned[0]:.2f} s, {planned[1] >> 20} MiB; replay: {replayed[0]:.2f} s, {replayed[1] >> 20} MiB")
-        for names, most_bytes in ((3, 16 << 20), (900000, 192 << 20)):
+        for names, most_bytes in ((3, 32 << 20), (900000, 192 << 20)):
             check_million(reveille, os.path.join(folder, "million.rvt"), names, most_bytes)
     check_sweep(reveille)
 

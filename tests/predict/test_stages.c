@@ -496,7 +496,7 @@ static rvl_replay *replay_of_many(endless *many, const char *budget_name, long b
     assert_int_equal(rvl_replay_run_source(&source, &options, &replay), RVL_OK);
     assert_in_range(now_ms() - begin_ms, 0, 30000);
 #ifdef __SANITIZE_ADDRESS__
-    bound_kib *= 2; /* its realloc() copies, and keeps what was freed for a while */
+    bound_kib *= 4; /* its realloc() copies, and keeps what was freed for a while */
 #endif
     assert_in_range(most_kib() - before_kib, 0, bound_kib);
     char *json = NULL;
@@ -510,7 +510,7 @@ static void test_a_million_stages_stay_within_bounds(void **state)
 {
     (void)state;
     endless many = {0};
-    rvl_replay *replay = replay_of_many(&many, "odd", 16 * 1024);
+    rvl_replay *replay = replay_of_many(&many, "odd", 64 * 1024);
     rvl_replay_device found = device_of(replay, 0);
     /* The last two stand for the rest; start is not listed. */
     assert_int_equal(found.stage_count, KEPT + 2);
