@@ -35,6 +35,7 @@
 typedef struct frame {
     TAILQ_ENTRY(frame) by_age;
     uint64_t base;
+    uint64_t twin;                           /* the number of the last twin that has some of it */
     uint64_t known[FRAME_BYTES / WORD_BITS]; /* a bit a byte */
     unsigned char bytes[FRAME_BYTES];
 } frame;
@@ -46,6 +47,9 @@ static rvli_pool pool;
 static TAILQ_HEAD(, frame) ages;
 static bool begun;
 static size_t limit_bytes;
+
+static _Atomic uint64_t twins[RVLI_CONTENTS_TWINS]; /* read without the lock */
+static uint64_t twins_made;
 
 static __thread struct {
     rvli_reading how;
@@ -124,8 +128,17 @@ static bool is_empty(const frame *of)
 
 /* ---- Frames, with the lock held ---- */
 
+/* The frame is about to change, or to have another twin. */
+static void end_twin(frame *of)
+{
+    if (twins[of->twin % RVLI_CONTENTS_TWINS] == of->twin)
+        twins[of->twin % RVLI_CONTENTS_TWINS] = 0;
+    of->twin = 0;
+}
+
 static void drop(frame *of)
 {
+    end_twin(of);
     rvli_addrmap_remove(&frames, of->base);
     TAILQ_REMOVE(&ages, of, by_age);
     rvli_pool_put(&pool, of);
@@ -186,6 +199,7 @@ static void write_frames(uint64_t to, const void *from, size_t bytes)
         frame *of = get_or_make(to + done - at);
         if (of == NULL)
             continue; /* not kept: there was no frame, so nothing old is left */
+        end_twin(of);
         memcpy(of->bytes + at, (const char *)from + done, part);
         set_known(of, at, at + part, true);
     }
@@ -231,6 +245,7 @@ static void forget_frames(uint64_t addr, size_t bytes)
         size_t from = addr > of->base ? addr - of->base : 0;
         size_t to = end - of->base < FRAME_BYTES ? end - of->base : FRAME_BYTES;
         next = of->base + FRAME_BYTES;
+        end_twin(of);
         set_known(of, from, to, false);
         memset(of->bytes + from, 0, to - from);
         if (is_empty(of))
@@ -308,6 +323,32 @@ static void forget_locked(uint64_t addr, size_t bytes)
         else
             forget_frames(addr + done, part);
     }
+}
+
+/* The number of a new twin of these bytes, or 0: some are not known, shared, or too many. */
+static uint64_t make_twin(uint64_t addr, size_t bytes)
+{
+    rvli_shared_place where;
+    frame *found[RVLI_CONTENTS_TWIN_BYTES / FRAME_BYTES + 1];
+    size_t count = 0;
+    if (bytes > RVLI_CONTENTS_TWIN_BYTES || alike(addr, bytes, &where) < bytes ||
+        where.size_bytes > 0)
+        return 0;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        size_t at = (addr + done) % FRAME_BYTES;
+        part = part_of(addr + done, bytes - done);
+        found[count] = get(addr + done - at);
+        if (found[count] == NULL || !all_known(found[count], at, at + part))
+            return 0;
+        count++;
+    }
+    uint64_t number = ++twins_made;
+    twins[number % RVLI_CONTENTS_TWINS] = number;
+    for (size_t i = 0; i < count; i++) {
+        end_twin(found[i]);
+        found[i]->twin = number;
+    }
+    return number;
 }
 
 /* For each byte whether it is known: before a copy, which may overlap what it reads. */
@@ -493,11 +534,19 @@ void rvli_contents_forget(uint64_t addr, size_t bytes)
     leave();
 }
 
+void rvli_contents_end(uint64_t addr, size_t bytes, const void *object)
+{
+    (void)object;
+    rvli_contents_forget(addr, bytes);
+}
+
 /* Also of a forked child: somebody else may have held its lock. */
 void rvli_contents_forget_all(void)
 {
     pthread_mutex_init(&mutex, NULL);
     begun = false; /* what was kept is the parent's, and left as it is */
+    for (size_t i = 0; i < RVLI_CONTENTS_TWINS; i++)
+        twins[i] = 0;
     rvli_shared_contents_forget_file();
     rvli_promised_forget();
     reading.how = RVLI_READING_KEPT;
@@ -538,6 +587,33 @@ bool rvli_contents_knows(uint64_t addr)
     list_known(addr, &known, 1);
     leave();
     return known;
+}
+
+/* ---- Twins ---- */
+
+const volatile void *rvli_contents_twins(void)
+{
+    return twins;
+}
+
+uint64_t rvli_contents_write_twin(uint64_t to, const void *from, size_t bytes)
+{
+    pthread_mutex_lock(&mutex);
+    write_locked(to, from, bytes);
+    uint64_t number = make_twin(to, bytes);
+    leave();
+    return number;
+}
+
+uint64_t rvli_contents_read_twin(uint64_t from, void *to, size_t bytes)
+{
+    settle(from, bytes);
+    pthread_mutex_lock(&mutex);
+    uint64_t number = make_twin(from, bytes);
+    if (number != 0)
+        (void)read_locked(from, to, bytes);
+    leave();
+    return number;
 }
 
 /* ---- Memory that processes share ---- */

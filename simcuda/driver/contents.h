@@ -32,6 +32,10 @@ void rvli_contents_move(uint64_t to, uint64_t from, size_t bytes);
 void rvli_contents_forget(uint64_t addr, size_t bytes);
 void rvli_contents_forget_all(void);
 
+/* As rvli_contents_forget(), as what is called when an object of Python that stood for the memory
+ * has gone: with that object. */
+void rvli_contents_end(uint64_t addr, size_t bytes, const void *object);
+
 /*
  * From now on the content of this memory is where other processes that have it see it, too: at that
  * place of the machine's (shared_contents.h). What was kept of it goes there. Nothing happens if it
@@ -55,6 +59,28 @@ bool rvli_contents_knows(uint64_t addr);
 /* A copy to the host as the program asked for it: rvli_contents_read() as this thread's reading()
  * has it, and an unknown byte is told. */
 void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes);
+
+/* ---- Twins ---- */
+
+/*
+ * A twin is a copy of what is kept at some addresses, which its owner has at hand and does not
+ * change. It has a number. As long as nobody has written or lost what is at the addresses, the
+ * number stands in the table, at itself modulo the table's length: to look there is all that it
+ * takes to know that the copy is still right. New twins push old ones out.
+ */
+#define RVLI_CONTENTS_TWINS ((size_t)4096)
+#define RVLI_CONTENTS_TWIN_BYTES ((size_t)4096)
+
+/* The table: numbers of 64 bits. */
+const volatile void *rvli_contents_twins(void);
+
+/* As rvli_contents_write(): `from` becomes a twin, and its number is returned. 0: there is none,
+ * since it is too large, or other processes may write there. */
+uint64_t rvli_contents_write_twin(uint64_t to, const void *from, size_t bytes);
+
+/* Fills `to`, a new twin, and answers its number. 0: nothing was read; as above, or not all of it
+ * is known. */
+uint64_t rvli_contents_read_twin(uint64_t from, void *to, size_t bytes);
 
 /* ---- What others bring (promised.h) ---- */
 

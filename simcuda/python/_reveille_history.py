@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -111,6 +112,18 @@ class _NoInductor:
         if threading.get_ident() == self.writer:
             raise AttributeError(name)
         return getattr(importlib.import_module("torch._inductor"), name)
+
+
+class _NoCollection:
+    """Hundreds of thousands of objects that stay: the collector would go through all of them, again and again."""
+
+    def __enter__(self):
+        self.was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_):
+        if self.was_on:
+            gc.enable()
 
 
 class _Budget:
@@ -222,7 +235,7 @@ class History:
         try:
             if self.stopped:
                 return
-            with self.writing:
+            with self.writing, _NoCollection():
                 since, before = time.perf_counter(), self.counted
                 # A phase of this thread would stand between those of the program's.
                 seen = [(self.number + 1, *each) for each in self.look_around()]
@@ -234,6 +247,7 @@ class History:
                 with open(path + ".part", "wb") as file:
                     pickle.dump(snapshot, file, 4)
                 os.replace(path + ".part", path)
+                del snapshot
                 entries = max(1000, min(ENTRIES, before))
                 self.per_entry = max(self.per_entry, (time.perf_counter() - since) / entries)
             self.risen = None

@@ -10,11 +10,15 @@ driver keeps what is known (simcuda/driver/contents.h). If not, what it writes b
 So one place knows what is in memory, and views and parts need no rule. What is kept goes with its
 storage: memory that PyTorch uses again begins as unknown, and who writes it then does not matter. So most of the
 backward pass need not pass by here: see _reveille_backward.py.
+
+Most operators on small tensors only make a tensor of others, again and again. These have a short way, SmallTensors.twice():
+what is in a tensor stays at hand as a twin, and the driver says whether it is still right.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -33,8 +37,10 @@ KEPT, GIVEN = range(2)  # rvli_reading
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _Tensor = torch.Tensor
+_Parameter = torch.nn.Parameter
 _PLAIN = torch.Tensor.__torch_dispatch__
 _modes_below = torch._C._len_torch_dispatch_stack
+_is_capturing = torch._C._cuda_isCurrentStreamCapturing
 
 # PyDLL: these are short, and never wait for somebody who waits for Python: see _settle().
 _driver = ctypes.PyDLL(_DRIVER)
@@ -51,9 +57,12 @@ _NUMBERS = ctypes.POINTER(ctypes.c_int64)
 _GEOMETRY = _ADDR, _BYTES, ctypes.c_int, _NUMBERS, _NUMBERS
 _read = _function("read", ctypes.c_bool, _ADDR, _HOST, _BYTES)
 _write = _function("write", None, _ADDR, _HOST, _BYTES)
+_read_twin = _function("read_twin", ctypes.c_uint64, _ADDR, _HOST, _BYTES)
+_write_twin = _function("write_twin", ctypes.c_uint64, _ADDR, _HOST, _BYTES)
 _read_strided = _function("read_strided", ctypes.c_bool, *_GEOMETRY, _HOST)
 _write_strided = _function("write_strided", None, *_GEOMETRY, _HOST)
 _forget = _function("forget", None, _ADDR, _BYTES)
+_end = _function("end", None, _ADDR, _BYTES, ctypes.py_object)
 _note_assumed = _function("assumed", None, ctypes.c_size_t, ctypes.c_char_p)
 _knows = _function("knows", ctypes.c_bool, _ADDR)
 _reading = _function("reading", None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
@@ -156,19 +165,21 @@ def _keep(tensor, content):
 
 
 _watched: dict[int, weakref.ref] = {}  # storages with content, by the address of the C++ object
+_sweep_at = [1 << 12]
 
 
 def _watch(storage):
     """What is kept of a storage goes with it."""
-    key, addr, size = storage._cdata, storage.data_ptr(), storage.nbytes()
-    if key in _watched:
+    key = storage._cdata
+    watched = _watched.get(key)
+    if watched is not None and watched() is not None:
         return
-
-    def forget(_):
-        _forget(addr, size)
-        _watched.pop(key, None)
-
-    _watched[key] = weakref.ref(storage, forget)
+    if len(_watched) >= _sweep_at[0]:
+        for each in [each for each, watched in _watched.items() if watched() is None]:
+            del _watched[each]
+        _sweep_at[0] = 2 * max(len(_watched), 1 << 11)
+    # No function of Python runs where a storage goes: many come and go.
+    _watched[key] = weakref.ref(storage, functools.partial(_end, storage.data_ptr(), storage.nbytes()))
 
 
 def _lose(tensor):
@@ -176,6 +187,91 @@ def _lose(tensor):
         return
     if tensor.nbytes:
         _forget(tensor.data_ptr(), _reach(tensor))
+
+
+# ---- Twins: what is in small tensors, at hand ----
+
+TWINS = 4096  # the driver's RVLI_CONTENTS_TWINS
+TWIN = min(4096, LIMIT)  # bytes, and RVLI_CONTENTS_TWIN_BYTES
+_numbers = memoryview((ctypes.c_uint64 * TWINS).from_address(_function("twins", _ADDR)())).cast("B").cast("Q")
+_twins: dict[int, tuple] = {}  # by address: number, content, and what the tensor must be
+_SIMPLE = {int, float, bool, type(None), str, torch.dtype, torch.layout, torch.memory_format}
+_SEVERAL = {list, tuple}
+
+
+def _twin(tensor):
+    """The content, on the CPU: it is not to be changed. None: it is not known, or not that simple."""
+    addr = tensor.data_ptr()
+    twin = _twins.get(addr)
+    if twin is not None:
+        number, content, dtype, size = twin
+        if (
+            _numbers[number % TWINS] == number
+            and tensor.dtype is dtype
+            and tensor.size() == size
+            and tensor.is_contiguous()
+            and not tensor.is_neg()
+        ):
+            return content
+    if not tensor.is_cuda or tensor.dtype.is_complex or not 0 < tensor.nbytes <= TWIN:
+        return None
+    if not tensor.is_contiguous() or not _is_plain(tensor):
+        return None
+    content = torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+    number = _read_twin(addr, content.data_ptr(), tensor.nbytes)
+    if not number:
+        return None
+    _add_twin(addr, number, content)
+    return content
+
+
+def _add_twin(addr, number, content):
+    if len(_twins) >= TWINS:
+        _twins.clear()
+    _twins[addr] = number, content, content.dtype, content.size()
+
+
+def _twins_of(values):
+    """The arguments of an operator with twins for its tensors. None: not all of these have one."""
+    found = []
+    for each in values:
+        kind = type(each)
+        if kind is _Tensor or kind is _Parameter:
+            try:
+                each = _twin(each)
+            except RuntimeError:  # it has no memory of its own
+                return None
+            if each is None:
+                return None
+        elif kind in _SEVERAL:
+            each = _twins_of(each)
+            if each is None:
+                return None
+        elif kind not in _SIMPLE:
+            return None
+        found.append(each)
+    return found
+
+
+def _keep_twin(tensor, content):
+    """As _keep(), where both are new, and nobody changes the content."""
+    size = tensor.nbytes
+    if (
+        content.dtype is not tensor.dtype
+        or not 0 < size <= TWIN
+        or content.size() != tensor.size()
+        or not content.is_contiguous()
+        or not tensor.is_contiguous()
+        or tensor.layout is not torch.strided
+        or content.dtype.is_complex
+    ):
+        return _keep(tensor, content)
+    _watch(tensor.untyped_storage())
+    addr = tensor.data_ptr()
+    number = _write_twin(addr, content.data_ptr(), size)
+    if number:
+        _add_twin(addr, number, content)
+    return None
 
 
 # ---- What an operator does ----
@@ -289,6 +385,16 @@ class Plan:
         self.reads = bool(told) or not tensors or self.copies or self.count is not None
         # The simulated NCCL says itself what its buffers hold.
         self.collective = "c10d" in self.name
+        # It makes one tensor of others, and nothing else: see twice().
+        takes = any("Tensor" in str(each.type) and not str(each.type).startswith("Opt") for each in schema.arguments)
+        self.makes_one = (
+            takes
+            and not (self.view or self.never or self.random or self.reads or self.collective or written)
+            and self.name not in operators.HIDDEN_WRITES
+            and [str(each.type) for each in schema.returns] == ["Tensor"]
+        )
+        self.run = getattr(func, "_op", func)  # what calling it calls, without a frame between
+        self.run_on_cpu = getattr(self.on_cpu, "_op", self.on_cpu)
 
     def writes(self, args, kwargs):
         """The tensors that are written in their place."""
@@ -498,6 +604,10 @@ class SmallTensors(TorchDispatchMode):
             return self.inside(func, args, kwargs)
         if plan.view:
             return func(*args, **kwargs)
+        if plan.makes_one and not kwargs:
+            twins = _twins_of(args)
+            if twins is not None and not _is_capturing():
+                return self.twice(plan, func, args, twins)
         cuda, small = self.look(args, kwargs)
         if not cuda:
             return func(*args, **kwargs)
@@ -577,7 +687,7 @@ class SmallTensors(TorchDispatchMode):
     def compute(self, plan, func, args, kwargs):
         """Here and there. Raises Unknown, if nothing was done there yet."""
         shadow = _Shadow(plan, func, args, kwargs)
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_initialized() and _is_capturing():
             raise Unknown  # a replay writes it again, from what is known then
         if plan.reads:
             result = shadow.run()
@@ -593,20 +703,42 @@ class SmallTensors(TorchDispatchMode):
             return self.lose(plan, out, args, kwargs)
         return shadow.settle(out, result, args, kwargs)
 
-    @staticmethod
-    def there(run, shadow, result):
-        """Runs on the device. What only a library could that is not simulated comes from the CPU."""
+    def twice(self, plan, func, args, twins):
+        """As compute(), where one tensor is made of others, and what is in these is at hand."""
+        try:
+            out = plan.run(*args)
+        except RuntimeError as error:
+            out = self.instead(error, plan, _Shadow(plan, func, args, {}).run)
+        if out.nbytes > LIMIT:
+            return out
+        try:
+            result = plan.run_on_cpu(*twins)
+        except Exception:
+            try:
+                result = _Shadow(plan, func, args, {}).run()  # it knows other ways
+            except Unknown:
+                return self.lose(plan, out, args, {})
+        _keep_twin(out, result)
+        return out
+
+    def there(self, run, shadow, result):
+        """Runs on the device."""
         try:
             return run()
         except RuntimeError as error:
-            library = operators.missing_library(error, shadow.func)
-            if library is None or shadow.plan.written:
-                raise
-            try:
-                computed = result()
-            except Unknown:
-                raise error from None
-        operators.tell_missing(library, shadow.func)
+            return self.instead(error, shadow.plan, result)
+
+    @staticmethod
+    def instead(error, plan, result):
+        """What only a library could that is not simulated comes from the CPU."""
+        library = operators.missing_library(error, plan.func)
+        if library is None or plan.written:
+            raise error
+        try:
+            computed = result()
+        except Unknown:
+            raise error from None
+        operators.tell_missing(library, plan.func)
         return tree_map(lambda each: each.cuda() if isinstance(each, _Tensor) else each, computed)
 
     @staticmethod

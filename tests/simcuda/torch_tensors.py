@@ -86,6 +86,29 @@ del view
 b = torch.empty(100, dtype=torch.int64, device="cuda")
 assert b.data_ptr() == addr and b[0].item() == 0
 
+# What was computed is at hand, until somebody changes it: in its place, by a view, by a copy, or as other memory.
+a = torch.arange(4, device="cuda") + 1
+assert (a * 2).tolist() == (a * 2).tolist() == [2, 4, 6, 8]
+a[1:3].zero_()
+assert (a * 2).tolist() == [2, 0, 0, 8]
+a.copy_(torch.tensor([4, 3, 2, 1]))
+assert (a * 2).tolist() == [8, 6, 4, 2] and (a.view(2, 2) * 2).tolist() == [[8, 6], [4, 2]]
+assert (a.view(torch.int32) * 2).tolist() == [8, 0, 6, 0, 4, 0, 2, 0] and (torch._neg_view(a) * 2).tolist() == [-8, -6, -4, -2]
+assert (a[2:] * 2).tolist() == [4, 2] and (a[::2] * 2).tolist() == [8, 4]
+c = torch.tensor([1 + 2j], device="cuda") * 2
+assert (c * 2).tolist() == [4 + 8j] and (c.conj() * 2).tolist() == [4 - 8j]
+with torch.inference_mode():
+    e = torch.dropout(a * 2, 0.5, False)
+    e += 1
+    assert (e * 2).tolist() == [18, 14, 10, 6]
+for turn in range(10_000):  # many come and go
+    b = a + turn
+assert (b - a).tolist() == [9999] * 4 and torch.cat([a, b])[4].item() == 10003
+addr = b.data_ptr()
+del b
+b = torch.empty(4, dtype=torch.int64, device="cuda")
+assert b.data_ptr() == addr and (b + 1).tolist() == [0] * 4
+
 # What is large or comes from it is not known: a mask that is known still says how many rows.
 large = torch.randn(3000, 3000, device="cuda")
 rows = torch.zeros(3000, dtype=torch.bool, device="cuda")
