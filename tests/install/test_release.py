@@ -5,7 +5,9 @@
     test_release.py SOURCE_DIR             in a copy of the repository
     test_release.py SOURCE_DIR --build     and builds the archive as conda's, Spack's and vcpkg's recipes do: minutes
 
-RVL_VCPKG=FOLDER    a checkout of vcpkg: with --build, its own scripts build the port
+RVL_VCPKG=FOLDER                            a checkout of vcpkg: with --build, its own scripts build the port
+RVL_SPACK=FOLDER PACKAGES WRAPPER           checkouts of spack, spack-packages and compiler-wrapper: with --build, Spack
+                                            installs the recipe (tests/install/spack_build.sh)
 """
 import ast
 import hashlib
@@ -136,7 +138,7 @@ class Release(unittest.TestCase):
 
     @unittest.skipUnless(BUILD, "without --build")
     def test_the_archive_builds_by_the_recipes(self):
-        """The commands of the recipes, with this machine's libraries. conda-build and spack themselves are not here."""
+        """The commands of the recipes, with this machine's libraries. conda-build itself is not here."""
         with tarfile.open(self.archive) as archive:
             archive.extractall(self.folder / "unpacked", filter="data")
         source = self.folder / "unpacked" / f"reveille-{self.version}"
@@ -145,6 +147,8 @@ class Release(unittest.TestCase):
         self.check_installed(prefix)
         if "RVL_VCPKG" in os.environ:
             subprocess.run([SOURCE / "tests/install/vcpkg_port.sh", os.environ["RVL_VCPKG"], self.out, SOURCE], check=True)
+        if "RVL_SPACK" in os.environ:
+            subprocess.run([SOURCE / "tests/install/spack_build.sh", *os.environ["RVL_SPACK"].split(), self.out, SOURCE], check=True)
         # Spack's without CUDA and vcpkg's: one build.
         options = re.findall(r"-DRVL_\w+=\w+", (self.out / "recipes/vcpkg/portfile.cmake").read_text())
         self.assertEqual(self.spack_options("~cuda"), options)
@@ -157,12 +161,14 @@ class Release(unittest.TestCase):
 
     def spack_options(self, spec):
         """What Spack's recipe gives to CMake: the class runs, with a stand-in for what it takes from Spack."""
-        spack = types.ModuleType("spack.package")
+        spack, systems = types.ModuleType("spack.package"), types.ModuleType("cmake")
         for name in ("license", "version", "variant", "depends_on"):
             setattr(spack, name, lambda *_args, **_options: None)
-        spack.CMakePackage = type("CMakePackage", (), {"spec": types.SimpleNamespace(satisfies=spec.__eq__)})
-        recipe = {}
-        with unittest.mock.patch.dict(sys.modules, {"spack": types.ModuleType("spack"), "spack.package": spack}):
+        systems.generator = lambda *_args: None
+        systems.CMakePackage = type("CMakePackage", (), {"spec": types.SimpleNamespace(satisfies=spec.__eq__)})
+        recipe, builtin = {}, "spack_repo.builtin.build_systems"
+        modules = {name: types.ModuleType(name) for name in ("spack", "spack_repo", "spack_repo.builtin", builtin)}
+        with unittest.mock.patch.dict(sys.modules, {**modules, f"{builtin}.cmake": systems, "spack.package": spack}):
             exec((self.out / "recipes/spack/package.py").read_text(), recipe)  # noqa: S102
         return recipe["Reveille"]().cmake_args()
 
