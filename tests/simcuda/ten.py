@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-The table of ten programs in docs/run.md: ten.py COMMAND [NAME]...
+The table of programs in docs/run.md: ten.py COMMAND [NAME]...
 
-COMMAND is `reveille`; this Python has PyTorch, and Ray for the one with actors. Each program of `ten` runs once. The
+COMMAND is `reveille`; this Python has PyTorch, Ray for the one with actors, and vLLM for the engine. Each program of `ten` runs once. The
 exit status is 1 if one ends in another way than it should.
 """
 import argparse
@@ -16,6 +16,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHRUN = "torchrun --standalone --nproc-per-node"
+# No network, and the sampler that is not compiled when it is first used.
+VLLM = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 PROGRAMS = {  # what it is, options of `reveille run`, the command, the exit status, how the verdict begins
     "train": ("a GPT, batch 96: dies in its backward pass", "--device h100-80g", "python train.py --batch 96", 1, "out of memory: "),
     "leak": ("keeps every step's graph: dies", "--device h100-80g", "python leak.py", 1, "out of memory: "),
@@ -28,6 +30,7 @@ PROGRAMS = {  # what it is, options of `reveille run`, the command, the exit sta
     "lost": ("DDP, two ranks, one is killed", "--device h100-80g --gpus 2", TORCHRUN + " 2 lost.py", 1,
              "no verdict: the command failed with exit status 1; rank 0 of 2 calls ncclAllReduce, and rank 1 has left"),
     "ray": ("two actors of Ray", "--device l4 --gpus 2", "python actors.py", 0, "fits, with "),
+    "vllm": ("an engine of vLLM that sleeps and wakes", "--device h100-80g", "python engine.py", 0, "fits, with "),
     "snapshot": ("records its history itself, with default stacks", "--device h100-80g", "python recorded.py run.pickle", 0, "fits, with "),
 }
 
@@ -40,7 +43,7 @@ def run(command, name, python):
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([command, "run", *options.split(), "--", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True)
+                              text=True, env={**VLLM, **os.environ})
     return done, time.monotonic() - begun
 
 
