@@ -38,7 +38,7 @@ ROOMS = {
     "hooks/export": ["base", "hooks/process"],
     "hooks/region": ["base", "hooks/process", "hooks/record", "hooks/export"],
     "hooks/ipc": ["base", "hooks/process", "hooks/export", "hooks/region"],
-    "hooks/nccl": ["base", "core/sleep/obstacles.h", "hooks/process", "hooks/record", "hooks/region"],
+    "hooks/nccl": ["base", "hooks/process", "hooks/record", "hooks/region"],
     "hooks/library": ["base", "nvtx", "hooks/process", "hooks/record", "hooks/region", "hooks/ipc", "hooks/nccl"],
     "hooks/shim": ["base", "hooks/process", "hooks/region", "hooks/library"],
     "hooks/preload": ["base", "nvtx", "hooks/process", "hooks/record", "hooks/region", "hooks/ipc", "hooks/shim"],

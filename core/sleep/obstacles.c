@@ -2,10 +2,10 @@
 #include "core/sleep/obstacles.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/sleep_check.h"
 #include "base/text.h"
 #include "reveille/sleep.h"
 
@@ -17,7 +17,6 @@ typedef struct obstacle {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static obstacle *obstacles; /* newest first */
-static _Atomic(rvli_obstacle_fn) asked;
 
 /* ---- Fork: a child has no memory of others open, since it has no device yet ---- */
 
@@ -76,11 +75,6 @@ rvl_status rvl_sleep_allow(uint64_t key)
     return RVL_OK;
 }
 
-void rvli_obstacles_ask(rvli_obstacle_fn ask)
-{
-    atomic_store(&asked, ask);
-}
-
 static rvl_status check_said(void)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
@@ -107,7 +101,6 @@ static rvl_status check_said(void)
 /* Who is asked has the better name of what others have only seen being opened. */
 rvl_status rvli_obstacles_check(void)
 {
-    rvli_obstacle_fn ask = atomic_load(&asked);
-    rvl_status status = ask != NULL ? ask() : RVL_OK;
+    rvl_status status = rvli_sleep_check();
     return status == RVL_OK ? check_said() : status;
 }

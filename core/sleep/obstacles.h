@@ -5,11 +5,8 @@
 
 #include "core/backend.h"
 
-/* What is asked before each sleep from now on, beside what was said. It fills the record. */
-typedef rvl_status (*rvli_obstacle_fn)(void);
-void rvli_obstacles_ask(rvli_obstacle_fn ask);
-
-/* Its answer; then RVL_ERR_BUSY, with the newest reason and how many there are. */
+/* The answer of base/sleep_check.h; then RVL_ERR_BUSY, with the newest reason and how many there
+ * are. */
 rvl_status rvli_obstacles_check(void);
 
 /* Whether a context may be opened now: a driver that sleeps would not answer. RVL_ERR_STATE. */

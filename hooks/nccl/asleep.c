@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/sleep_check.h"
 #include "base/text.h"
-#include "core/sleep/obstacles.h"
 #include "hooks/nccl/facts.h"
 #include "reveille/cuda.h"
 
@@ -167,5 +167,5 @@ static rvl_status check_named(void)
 
 void rvli_nccl_watch_sleep(void)
 {
-    rvli_obstacles_ask(check_named);
+    rvli_sleep_check_set(check_named);
 }

@@ -52,7 +52,7 @@ def refused(reveille):
     try:
         reveille.sleep()
     except reveille.Busy as error:
-        assert "memory of another process is open here (cudaIpcOpenMemHandle()" in str(error), error
+        assert "memory of another process is open here (a communicator of NCCL, cudaIpcOpenMemHandle()," in str(error), error
         return True
     return False
 
