@@ -95,6 +95,7 @@ def test_each_call_of_the_store_fails_on_each_of_64_ranks(tmp_path):
     def body(rank, store):
         store = Failing(store)
         member, seen, failed = Member(rank, store, size), [], ""
+        assert member.context.fits(group=member.job)  # asks what was counted before
         for round_ in range(size):
             moves = ("pause", "resume")[member.states() == PAUSED]
             if rank == round_:
@@ -573,7 +574,7 @@ def test_what_was_counted_belongs_to_the_store(tmp_path):
         numbers.append(rounds.last)
         rounds.last = number + 1
         del store, rounds
-    assert numbers == [0] * 50 and len(addresses) < 50
+    assert numbers == [None] * 50 and len(addresses) < 50
     assert len(reveille._job._ROUNDS) <= 2
 
 

@@ -167,6 +167,7 @@ def test_each_call_of_the_store_fails(tmp_path):
                 return call
 
         member.job = reveille.Job(Failing(), rank, 2)
+        assert member.context.fits(group=member.job)  # asks what was counted before
         for n in range(2, 2 + calls):
             Failing.left = n if rank == 1 else 0
             try:
