@@ -121,6 +121,39 @@ rvli_value *rvli_node_gives(rvli_graph *g, rvli_node *node, rvli_value *value)
     return value;
 }
 
+/* ---- What many operators do ---- */
+
+void rvli_backward_pass(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                        rvli_value **of_out)
+{
+    (void)g;
+    (void)node;
+    of_out[0] = rvli_value_retain(gradient);
+}
+
+void rvli_backward_view(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                        rvli_value **of_out)
+{
+    of_out[0] = rvli_value_view(g, gradient, &node->input[0].shape);
+    if (of_out[0] != NULL)
+        of_out[0]->is_view = true;
+}
+
+void rvli_backward_new(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                       rvli_value **of_out)
+{
+    (void)gradient;
+    of_out[0] = rvli_gradient_make(g, node, 0);
+}
+
+void rvli_backward_in_order(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                            rvli_value **of_out)
+{
+    rvli_backward_new(g, node, gradient, of_out);
+    if (of_out[0] != NULL)
+        of_out[0]->shape.heads_first = of_out[0]->shape.has_heads;
+}
+
 /* ---- Run backward ---- */
 
 rvli_value *rvli_gradient_make(rvli_graph *g, const rvli_node *node, int input)

@@ -24,25 +24,15 @@ static uint64_t padded_tokens(const rvli_graph *g)
     return rvli_chunks_of(g) * rvli_chunk_tokens(g) * g->t->options->micro_batch;
 }
 
-/* A gradient in the order of its input's dimensions. */
-static void whole_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
-}
-
 static rvli_value *copied(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
 {
-    rvli_node *node = rvli_node_make(g, whole_backward, &x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, shape));
 }
 
 static rvli_value *viewed(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
 {
-    rvli_node *node = rvli_node_make(g, whole_backward, &x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x, shape));
 }
 
@@ -153,20 +143,12 @@ static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-static void swap_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    of_out[0] = rvli_value_view(g, gradient, &node->input[0].shape);
-    if (of_out[0] != NULL)
-        of_out[0]->is_view = true;
-}
-
 /* .transpose(-1, -2) of what has a row for each token of a chunk */
 static rvli_value *swap(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = rvli_chunk_tokens(g);
-    rvli_node *node = rvli_node_make(g, swap_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_view, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
@@ -240,7 +222,7 @@ static rvli_value *masked(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[0]->shape;
     shape.heads_first = shape.has_heads;
-    rvli_node *node = rvli_node_make(g, whole_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }

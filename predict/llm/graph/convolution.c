@@ -41,19 +41,12 @@ static rvli_value *conv1d(rvli_graph *g, rvli_value *const *arguments)
     return y;
 }
 
-static void cut_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                         rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* [..., :seqlen] */
 static rvli_value *of_tokens(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements = g->t->tokens * shape.width;
-    rvli_node *node = rvli_node_make(g, cut_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 

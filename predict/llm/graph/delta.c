@@ -54,13 +54,6 @@ static rvli_value *rate_heads(rvli_graph *g, rvli_value *const *x)
     return rvli_op_reshape(g, x[0], &shape);
 }
 
-static void sum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                         rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* Of keys, for every head of values; as they are where there are as many. */
 static rvli_value *repeat_keys(rvli_graph *g, rvli_value *const *x)
 {
@@ -68,7 +61,7 @@ static rvli_value *repeat_keys(rvli_graph *g, rvli_value *const *x)
     shape.elements = g->t->tokens * key_head(g) * g->t->model->dim[RVLI_DIM_DELTA_HEADS];
     if (shape.elements == x[0]->shape.elements)
         return rvli_value_retain(x[0]);
-    rvli_node *node = rvli_node_make(g, sum_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 

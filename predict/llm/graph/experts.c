@@ -34,14 +34,6 @@ static rvli_value *softmax(rvli_graph *g, rvli_value *const *x)
     return y;
 }
 
-/* Zeros, and what was chosen. */
-static void topk_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 static uint64_t chosen(const rvli_graph *g)
 {
     return g->t->tokens * g->t->model->experts_per_token;
@@ -54,7 +46,7 @@ static void topk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
     const rvli_shape indices = indices_shape(chosen(g));
     shape.elements = chosen(g);
     shape.width = 1;
-    rvli_node *node = rvli_node_make(g, topk_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     results_out[0] = rvli_node_gives(g, node, rvli_value_make(g, &shape));
     results_out[1] = rvli_value_make(g, &indices);
     rvli_node_keep(g, node, results_out[1]);
@@ -75,7 +67,7 @@ static rvli_value *gather(rvli_graph *g, rvli_value *const *arguments)
     rvli_shape shape = arguments[0]->shape;
     shape.elements = arguments[1]->shape.elements;
     shape.width = 1;
-    rvli_node *node = rvli_node_make(g, topk_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
@@ -119,18 +111,10 @@ static rvli_value *detach(rvli_graph *g, rvli_value *const *x)
     return rvli_value_view(g, x[0], &x[0]->shape);
 }
 
-static void pass_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)g;
-    (void)node;
-    of_out[0] = rvli_value_retain(gradient);
-}
-
 /* Divides by the sum of each row in place, and keeps a copy of what was there. */
 static rvli_value *normalize(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, x, 1);
     rvli_value *before = rvli_value_make(g, &x[0]->shape);
     rvli_node_keep(g, node, before);
     rvli_value_release(g, before);
@@ -209,23 +193,16 @@ static rvli_value *rows_at(rvli_graph *g, rvli_value *const *arguments)
     return rvli_op_rows_at(g, arguments[0], arguments[1]);
 }
 
-static void copy_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* Clears rows of experts that are elsewhere: in a copy, or in place. */
 static rvli_value *masked_fill(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
 }
 
 static rvli_value *masked_fill_in_place(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
 }
 
@@ -272,7 +249,7 @@ static rvli_value *sum_chosen(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements = g->t->tokens * shape.width;
-    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
@@ -283,7 +260,7 @@ static rvli_value *repeat(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements *= g->t->model->experts;
-    rvli_node *node = rvli_node_make(g, copy_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
@@ -293,21 +270,14 @@ static rvli_value *by_experts(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = 1;
-    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
-}
-
-static void scatter_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                             rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
 }
 
 /* x.scatter_(dim, indices, values), of an x that has no gradient. */
 static rvli_value *scatter_in_place(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_node *node = rvli_node_make(g, scatter_backward, &arguments[2], 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, &arguments[2], 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_view(g, arguments[0], &arguments[0]->shape));
 }
@@ -329,14 +299,14 @@ static rvli_value *add_in_place(rvli_graph *g, rvli_value *const *parts)
 /* What the mask says is cleared in a copy, and in the gradient, too. */
 static rvli_value *masked_fill_where(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_node *node = rvli_node_make(g, copy_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
 }
 
 static rvli_value *masked_fill_where_in_place(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_node *node = rvli_node_make(g, copy_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_view(g, arguments[0], &arguments[0]->shape));
 }

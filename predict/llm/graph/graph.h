@@ -128,6 +128,20 @@ rvli_value *rvli_node_gives(rvli_graph *g, rvli_node *node, rvli_value *value);
 /* A gradient of a node's input: of a parameter, it is held as such. */
 rvli_value *rvli_gradient_make(rvli_graph *g, const rvli_node *node, int input);
 
+/*
+ * What many operators of one input do backward: pass on what came; make a view of it with the
+ * input's dimensions; make a new one, such as zeros around a part; or a new one that lies in memory
+ * in the order of its dimensions.
+ */
+void rvli_backward_pass(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                        rvli_value **of_out);
+void rvli_backward_view(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                        rvli_value **of_out);
+void rvli_backward_new(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                       rvli_value **of_out);
+void rvli_backward_in_order(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                            rvli_value **of_out);
+
 /* Runs all nodes, the last first, from the gradient of what the last one gave. */
 void rvli_backward_run(rvli_graph *g, rvli_value *gradient);
 /* Drops nodes that did not run. */

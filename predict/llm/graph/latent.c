@@ -48,20 +48,13 @@ static rvli_value *every_second(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Keys ---- */
 
-static void expand_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                            rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* One head as a view of all. */
 static rvli_value *expand_heads(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.elements *= heads(g);
     shape.has_heads = true;
-    rvli_node *node = rvli_node_make(g, expand_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 

@@ -33,14 +33,6 @@ rvli_value *rvli_head(rvli_graph *g, rvli_value *hidden)
 
 /* ---- The loss of logits ---- */
 
-/* A gradient of the logarithms. */
-static void nll_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                         rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* Answers a number. */
 static rvli_value *cross_entropy(rvli_graph *g, rvli_value *full)
 {
@@ -48,7 +40,7 @@ static rvli_value *cross_entropy(rvli_graph *g, rvli_value *full)
     rvli_value *logarithms = rvli_op_elementwise(g, RVLI_OP_LOG_SOFTMAX, full);
     if (logarithms == NULL)
         return NULL;
-    rvli_node *node = rvli_node_make(g, nll_backward, &logarithms, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, &logarithms, 1);
     rvli_node_keep(g, node, logarithms);
     rvli_value *loss = rvli_node_gives(g, node, rvli_value_make(g, &number));
     rvli_value_release(g, logarithms);

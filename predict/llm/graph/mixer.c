@@ -61,17 +61,10 @@ static rvli_value *multiply_by_draw(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-static void copy_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-}
-
 /* A copy of x with a number at indices of each row. */
 static rvli_value *scatter_number(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_node *node = rvli_node_make(g, copy_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);
     rvli_node_keep(g, node, arguments[1]);
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
 }
@@ -96,7 +89,7 @@ static rvli_value *in_place(rvli_graph *g, rvli_value *const *arguments, rvli_ba
 
 static rvli_value *multiply(rvli_graph *g, rvli_value *const *arguments)
 {
-    return in_place(g, arguments, copy_backward);
+    return in_place(g, arguments, rvli_backward_new);
 }
 
 static rvli_value *multiply_view(rvli_graph *g, rvli_value *const *arguments)

@@ -242,14 +242,6 @@ static rvli_value *transpose(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-static void pass_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)g;
-    (void)node;
-    of_out[0] = rvli_value_retain(gradient);
-}
-
 /* Copies what lies in memory in another order than in its dimensions. */
 static rvli_value *contiguous(rvli_graph *g, rvli_value *const *x)
 {
@@ -257,24 +249,14 @@ static rvli_value *contiguous(rvli_graph *g, rvli_value *const *x)
     if (shape.heads_first == shape.has_heads)
         return rvli_value_retain(x[0]);
     shape.heads_first = shape.has_heads;
-    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
 static rvli_value *clone(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_node *node = rvli_node_make(g, pass_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
-}
-
-/* A gradient as large as what the slice is of: zeros, and the part. */
-static void slice_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
 }
 
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width)
@@ -285,7 +267,7 @@ rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width)
     if (shape.width > 0) /* a head of one element has halves of none */
         shape.elements = shape.elements / shape.width * width;
     shape.width = width;
-    rvli_node *node = rvli_node_make(g, slice_backward, &x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x, &shape));
 }
 
@@ -349,22 +331,12 @@ static rvli_value *cat_3(rvli_graph *g, rvli_value *const *parts)
     return join(g, parts, 3);
 }
 
-/* All gradients, side by side again, in the order of dimensions. */
-static void split_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
-}
-
 /* Parts of these widths. One node has all of them. */
 void rvli_op_divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
                     rvli_value **results_out)
 {
     const uint64_t rows = x->shape.elements / x->shape.width;
-    rvli_node *node = rvli_node_make(g, split_backward, &x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
     for (uint8_t i = 0; i < count && node != NULL; i++)
         node->parts[i] = NULL;
     if (node != NULL)

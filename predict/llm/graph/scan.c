@@ -113,22 +113,13 @@ static rvli_value *of_others(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Copies ---- */
 
-static void whole_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
-}
-
 static rvli_value *copied(rvli_graph *g, rvli_value *x, int axes)
 {
     rvli_shape shape = x->shape;
     shape.axes = (uint16_t)axes;
     shape.elements = rvli_axes_elements(g, shape.axes);
     shape.heads_first = shape.has_heads;
-    rvli_node *node = rvli_node_make(g, whole_backward, &x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
@@ -149,12 +140,9 @@ static rvli_value *pad_border(rvli_graph *g, rvli_value *const *x)
 static void expand_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL) {
-        of_out[0]->shape.heads_first = node->input[0].shape.has_heads;
+    rvli_backward_in_order(g, node, gradient, of_out);
+    if (of_out[0] != NULL)
         of_out[0]->is_view = true;
-    }
 }
 
 /* x[..., None].expand(): for each pair of tokens of a chunk, or of its borders. */
@@ -229,7 +217,7 @@ static rvli_value *without_last(rvli_graph *g, rvli_value *const *x)
     rvli_shape shape = x[0]->shape;
     shape.axes = (uint16_t)((shape.axes & ~LATER) | CHUNKS);
     shape.elements = rvli_axes_elements(g, shape.axes);
-    rvli_node *node = rvli_node_make(g, whole_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_in_order, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 

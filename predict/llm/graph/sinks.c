@@ -7,43 +7,20 @@
  */
 #include "predict/llm/graph/graph.h"
 
-static void as_input_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                              rvli_value **of_out)
-{
-    of_out[0] = rvli_value_view(g, gradient, &node->input[0].shape);
-    if (of_out[0] != NULL)
-        of_out[0]->is_view = true;
-}
-
 /* .transpose(2, 3) of keys */
 static rvli_value *swap_tokens(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     shape.width = g->t->options->seq_len;
-    rvli_node *node = rvli_node_make(g, as_input_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_view, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
-}
-
-static void pass_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                          rvli_value **of_out)
-{
-    (void)g;
-    (void)node;
-    of_out[0] = rvli_value_retain(gradient);
 }
 
 /* Scores and a mask, which all heads share. */
 static rvli_value *add_mask(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_node *node = rvli_node_make(g, pass_backward, arguments, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, arguments, 1);
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
-}
-
-static void whole_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
-{
-    (void)gradient;
-    of_out[0] = rvli_gradient_make(g, node, 0);
 }
 
 /* .reshape(1, -1, 1, 1).expand(): for each row of scores */
@@ -52,7 +29,7 @@ static rvli_value *expand_sinks(rvli_graph *g, rvli_value *const *sinks)
     rvli_shape shape = sinks[0]->shape;
     shape.elements = g->t->tokens * g->t->model->heads;
     shape.width = 1;
-    rvli_node *node = rvli_node_make(g, whole_backward, sinks, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, sinks, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, sinks[0], &shape));
 }
 
@@ -62,7 +39,7 @@ static rvli_value *largest(rvli_graph *g, rvli_value *const *x)
     rvli_shape shape = x[0]->shape;
     shape.elements /= shape.width;
     shape.width = 1;
-    rvli_node *node = rvli_node_make(g, whole_backward, x, 1);
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
     rvli_value *values = rvli_node_gives(g, node, rvli_value_make(g, &shape));
     shape.element_bytes = sizeof(int64_t);
     rvli_value *places = rvli_value_make(g, &shape);
