@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "command.h"
 #include "holders.h"
+#include "predict/snapshot/json.h"
 
 #define STAGES_MOST 64u  /* names of stages that are looked at on a device */
 #define PRINTED_MOST 12u /* names of stages that are printed */
@@ -355,38 +356,13 @@ bool history_print(const void *user, const rvl_replay *replay)
 
 /* ---- For programs ---- */
 
-static json_t *part_to_json(const rvl_snapshot_part *of, bool *ok)
-{
-    json_t *part = json_object();
-    rvli_json_set(part, "tag", rvli_json_text(of->tag), ok);
-    rvli_json_set(part, "module", rvli_json_text(of->module), ok);
-    rvli_json_set(part, "bytes", rvli_json_bytes(of->bytes), ok);
-    return part;
-}
-
-static json_t *line_to_json(const rvl_snapshot_line *of, bool *ok)
-{
-    json_t *line = json_object();
-    rvli_json_set(line, "tag", rvli_json_text(of->tag), ok);
-    rvli_json_set(line, "file", rvli_json_text(of->file), ok);
-    rvli_json_set(line, "line", json_integer(of->line), ok);
-    rvli_json_set(line, "name", rvli_json_text(of->name), ok);
-    rvli_json_set(line, "via_file", rvli_json_text(of->via_file), ok);
-    rvli_json_set(line, "via_line", json_integer(of->via_line), ok);
-    rvli_json_set(line, "via_name", rvli_json_text(of->via_name), ok);
-    rvli_json_set(line, "module", rvli_json_text(of->module), ok);
-    rvli_json_set(line, "tensors", rvli_json_bytes(of->count), ok);
-    rvli_json_set(line, "bytes", rvli_json_bytes(of->bytes), ok);
-    return line;
-}
-
 static json_t *holding_to_json(const holding *of, int device, const char *stage, bool *ok)
 {
     json_t *object = json_object(), *parts = json_array(), *lines = json_array();
     for (size_t i = 0; i < of->part_count; i++)
-        rvli_json_append(parts, part_to_json(&of->parts[i], ok), ok);
+        rvli_json_append(parts, rvli_snapshot_part_json(&of->parts[i], ok), ok);
     for (size_t i = 0; i < of->line_count && i < LINES_JSON; i++)
-        rvli_json_append(lines, line_to_json(&of->lines[i], ok), ok);
+        rvli_json_append(lines, rvli_snapshot_line_json(&of->lines[i], ok), ok);
     rvli_json_set(object, "device", json_integer(device), ok);
     rvli_json_set(object, "stage", rvli_json_text(stage), ok);
     rvli_json_set(object, "at_peak", parts, ok);

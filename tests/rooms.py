@@ -53,7 +53,7 @@ ROOMS = {
     "simcuda/audit": [],
     "simcuda/cute": [],
     "simcuda/machine": ["base", "core/prefetch.h", "simcuda/wire"],
-    "cli": ["simcuda/machine", "base/error.h", "base/json.h", "base/output.h", "base/shown.h"],
+    "cli": ["simcuda/machine", "base/error.h", "base/json.h", "base/output.h", "base/shown.h", "predict/snapshot/json.h"],
     "bench": ["base", "core", "core/backup", "core/context", "tests/support"],
 }
 PUBLIC = "reveille/"

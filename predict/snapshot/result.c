@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
+#include "predict/snapshot/json.h"
 #include "predict/snapshot/run.h"
 
 #define SCHEMA 1
@@ -144,13 +145,8 @@ static json_t *parts_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool 
 {
     rvl_snapshot_part part = {.struct_size = sizeof part};
     json_t *array = json_array();
-    for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++) {
-        json_t *object = json_object();
-        rvli_json_set(object, "tag", rvli_json_text(part.tag), ok);
-        rvli_json_set(object, "module", rvli_json_text(part.module), ok);
-        rvli_json_set(object, "bytes", rvli_json_bytes(part.bytes), ok);
-        rvli_json_append(array, object, ok);
-    }
+    for (uint32_t i = 0; rvl_snapshot_get_part(snapshot, stage, i, &part) == RVL_OK; i++)
+        rvli_json_append(array, rvli_snapshot_part_json(&part, ok), ok);
     return array;
 }
 
@@ -158,20 +154,8 @@ static json_t *lines_to_json(const rvl_snapshot *snapshot, uint32_t stage, bool 
 {
     rvl_snapshot_line line = {.struct_size = sizeof line};
     json_t *array = json_array();
-    for (uint32_t i = 0; rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++) {
-        json_t *object = json_object();
-        rvli_json_set(object, "tag", rvli_json_text(line.tag), ok);
-        rvli_json_set(object, "file", rvli_json_text(line.file), ok);
-        rvli_json_set(object, "line", rvli_json_bytes(line.line), ok);
-        rvli_json_set(object, "name", rvli_json_text(line.name), ok);
-        rvli_json_set(object, "via_file", rvli_json_text(line.via_file), ok);
-        rvli_json_set(object, "via_line", rvli_json_bytes(line.via_line), ok);
-        rvli_json_set(object, "via_name", rvli_json_text(line.via_name), ok);
-        rvli_json_set(object, "module", rvli_json_text(line.module), ok);
-        rvli_json_set(object, "tensors", rvli_json_bytes(line.count), ok);
-        rvli_json_set(object, "bytes", rvli_json_bytes(line.bytes), ok);
-        rvli_json_append(array, object, ok);
-    }
+    for (uint32_t i = 0; rvl_snapshot_get_line(snapshot, stage, i, &line) == RVL_OK; i++)
+        rvli_json_append(array, rvli_snapshot_line_json(&line, ok), ok);
     return array;
 }
 
