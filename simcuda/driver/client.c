@@ -18,7 +18,7 @@ static int machine = -1;
 static uint64_t connection; /* the kernel's number of the socket, which no other ever has */
 static pid_t owner;         /* the process that opened it */
 static bool lost;
-static bool used_cuda; /* it has asked for more than to mark stages */
+static bool has_memory; /* or a context: it has asked for some */
 static int devices;
 static char own_name[RVLI_WIRE_TEXT_BYTES]; /* as the machine calls this process */
 static void (*forget_all)(void);
@@ -55,7 +55,7 @@ static void in_child(void)
         close(machine);
     machine = -1;
     lost = false;
-    used_cuda = false;
+    has_memory = false;
     pthread_mutex_init(&mutex, NULL);
     if (forget_all != NULL)
         forget_all();
@@ -207,7 +207,6 @@ static rvl_status open_locked(bool marks)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION, .id = marks};
     rvli_wire_answer answer;
-    used_cuda |= !marks;
     if (machine >= 0)
         return RVL_OK;
     if (lost)
@@ -259,6 +258,7 @@ static rvl_status send_for(const rvli_wire_request *request, rvli_wire_answer *a
 {
     pthread_mutex_lock(&mutex);
     rvl_status status = open_locked(request->kind == RVLI_WIRE_STAGE);
+    has_memory |= request->kind == RVLI_WIRE_CONTEXT || request->kind == RVLI_WIRE_ALLOC;
     if (status == RVL_OK)
         status = exchange(request, answer_out, file_out);
     pthread_mutex_unlock(&mutex);
@@ -303,7 +303,7 @@ void rvli_client_mark(const rvli_wire_request *request)
     rvli_wire_answer answer;
     heard.ranks = 1;
     pthread_mutex_lock(&mutex);
-    if (open_locked(true) == RVL_OK && !used_cuda)
+    if (open_locked(true) == RVL_OK && !has_memory)
         (void)exchange(&heard, &answer, NULL);
     else if (machine >= 0 && check() == RVL_OK && !send_request(request))
         lose("the machine has ended", UNDER);

@@ -20,8 +20,8 @@
 rvl_status rvli_client_open(void);
 
 /*
- * Tells a range's begin or end, of a process that has not used CUDA by that. One that never has may
- * mark what other processes do at its word, so it waits until the machine has heard it.
+ * Tells a range's begin or end, of a process that has not used CUDA by that. One that has no memory
+ * marks what other processes do at its word, so it waits until the machine has heard it.
  */
 void rvli_client_mark(const rvli_wire_request *request);
 

@@ -50,6 +50,8 @@ def controller(dies):
         assert hired.stdout.readline() == "done\n"
 
     ask(0)
+    runtime, count = ctypes.CDLL(os.environ["RUNTIME"]), ctypes.c_int()
+    assert runtime.cudaGetDeviceCount(ctypes.byref(count)) == 0 and count.value == 1  # as torch.cuda.is_available() asks
     timing = {}
     with marked_timer("step", timing):
         for name, size in PHASES.items():
