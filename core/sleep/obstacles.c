@@ -98,7 +98,7 @@ static rvl_status check_said(void)
     return rvli_error(RVL_ERR_BUSY, message);
 }
 
-/* Who is asked has the better name of what others have only seen being opened. */
+/* Asked first: it names the communicator of which others have only seen that memory was opened. */
 rvl_status rvli_obstacles_check(void)
 {
     rvl_status status = rvli_sleep_check();

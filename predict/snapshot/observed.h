@@ -10,13 +10,13 @@
  *   reveille:seen NUMBER TAG ADDRESS...           at the begin of that phase; addresses are
  *                                                 hexadecimal, with commas between them
  *   reveille:module FIRST LAST NAME FILE          the lines of a class of modules
- *   reveille:mark NUMBER TIME                     a stage begins or ends where that phase begins;
- * in hexadecimal microseconds of the mark's own clock
- *   reveille:graphs FIRST SECOND                  a private pool that a CUDA graph was captured
- * into reveille:graphs                               all of them are told
+ *   reveille:mark NUMBER TIME                     a stage begins or ends where that phase begins
+ *   reveille:graphs FIRST SECOND                  a private pool with a graph of CUDA
+ *   reveille:graphs                               all of these pools are told
  *
- * A blank ends a word, and FILE is the rest. LINE, NAME and FILE are those of the program's line
- * that called backward or the step; 0, - and - where there is none. What is not so is passed over.
+ * A blank ends a word, and FILE is the rest. TIME is in hexadecimal microseconds of the mark's own
+ * clock. LINE, NAME and FILE are those of the program's line that called backward or the step; 0, -
+ * and - where there is none. What is not so is passed over.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_OBSERVED_H
 #define RVL_PREDICT_SNAPSHOT_OBSERVED_H

@@ -320,7 +320,7 @@ class _Rounds:
     """Of one rank of a job, in this process: what its store has counted, and who has its turn."""
 
     def __init__(self) -> None:
-        self.last: int | None = None  # before this process has asked: another may have counted before it
+        self.last: int | None = None  # not asked yet: an earlier process may have counted
         self.unsure = 0  # rounds after it that the store may have counted or not
         self.given_up = False  # in its last call
         self.turn = threading.Lock()
