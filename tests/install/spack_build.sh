@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs by Spack what scripts/release made, without CUDA and with it, and uses the command. This machine's compiler and libraries are
+# Installs by Spack what scripts/release made, without CUDA, and uses the command. This machine's compiler and libraries are
 # Spack's externals, so that it builds nothing else but its compiler wrapper; a mirror in a folder stands for the addresses of archives.
 # Needs clingo in the Python that SPACK_PYTHON names (python3).
 # usage: spack_build.sh SPACK PACKAGES WRAPPER RELEASE SOURCE_DIR
@@ -35,8 +35,6 @@ external() { # PACKAGE VERSION PREFIX [MORE]
 library() { # PACKAGE DEBIAN'S [MORE]
     external "$1" "$(dpkg-query -Wf '${Version}' "$2" | sed -E 's/^[0-9]+://; s/[-+].*//')" /usr "${3-}"
 }
-headers=${CUDA_HOME-/usr/local/cuda}
-cuda=$(sed -nE 's/^#define CUDA_VERSION ([0-9]+)/\1/p' "$headers/include/cuda.h" 2>/dev/null || true)
 {
     echo "packages:"
     printf "  gcc:\n    externals:\n    - spec: gcc@%s languages:='c,c++'\n      prefix: /usr\n" "$(gcc -dumpfullversion)"
@@ -52,7 +50,6 @@ cuda=$(sed -nE 's/^#define CUDA_VERSION ([0-9]+)/\1/p' "$headers/include/cuda.h"
     library liburing liburing-dev
     library uthash uthash-dev
     library tomlplusplus libtomlplusplus-dev
-    [ -z "$cuda" ] || external cuda $((cuda / 1000)).$((cuda % 1000 / 10)) "$headers"
 } >"$work/scope/packages.yaml"
 cat >"$work/scope/repos.yaml" <<YAML
 repos::
@@ -76,14 +73,7 @@ install() { # SPEC or options of install
 
 run --version
 install --no-checksum compiler-wrapper
-variants=("~cuda")
-[ -z "$cuda" ] || variants+=("+cuda")
-for variant in "${variants[@]}"; do
-    install "reveille$variant"
-    prefix=$(run location -i "reveille$variant")
-    "$prefix/bin/reveille" replay "$source/traces/qwen2.5-32b-tp2-h200.rvt" | grep -qx 'fits, with 7.5 GiB to spare'
-    echo "reveille$variant: installed by Spack, and the command answers"
-done
-if [ -z "$cuda" ]; then
-    echo "SKIP: no CUDA headers for reveille+cuda"
-fi
+install reveille~cuda
+prefix=$(run location -i reveille~cuda)
+"$prefix/bin/reveille" replay "$source/traces/qwen2.5-32b-tp2-h200.rvt" | grep -qx 'fits, with 7.5 GiB to spare'
+echo "reveille~cuda: installed by Spack, and the command answers"
