@@ -288,6 +288,7 @@ class Execution:
     """One input: ranks that go wrong, and then those of them that go right again."""
 
     def __init__(self, data: bytes) -> None:
+        self.data = data
         given = Input(data)
         self.world = World(given)
         self.size = 2 + given.pick(3)
@@ -435,7 +436,6 @@ class Fuzzer:
             data = mutate(self.chance.choice(self.kept), self.chance)
         self.count += 1
         execution = Execution(data).run()
-        execution.data = data
         new = execution.features() - self.seen
         if new:
             self.seen |= new
