@@ -76,6 +76,7 @@ typedef struct replay_more {
     bool (*print)(const void *user, const rvl_replay *replay); /* above the verdict */
     /* Keys of the JSON, each behind a comma, at the end of its object. */
     bool (*write_json)(FILE *out, const void *user, const rvl_replay *replay);
+    void (*write_markdown)(FILE *out, const void *user); /* lines of its list of devices */
     const void *user;
 } replay_more;
 

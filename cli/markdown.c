@@ -149,9 +149,8 @@ static bool write_devices(FILE *out, const rvl_replay *replay)
     return ok;
 }
 
-bool markdown_replay(FILE *out, const void *user)
+bool markdown_replay(FILE *out, const rvl_replay *replay, const replay_more *more)
 {
-    const rvl_replay *replay = user;
     rvl_verdict verdict = {.struct_size = sizeof verdict};
     peak *rows = NULL;
     size_t count = 0;
@@ -161,7 +160,10 @@ bool markdown_replay(FILE *out, const void *user)
     fputs("### GPU memory: ", out);
     bool ok = markdown_text(out, verdict.text);
     fputs("\n\n", out);
-    ok = ok && write_devices(out, replay) && (count == 0 || write_rows(out, replay, rows, count));
+    ok = ok && write_devices(out, replay);
+    if (ok && more != NULL)
+        more->write_markdown(out, more->user);
+    ok = ok && (count == 0 || write_rows(out, replay, rows, count));
     free(rows);
     return ok;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "document.h"
 #include "reveille/replay.h"
 
 #define MARKDOWN_ROWS_MAX 100u /* of a table: a comment may have 65,536 characters */
@@ -21,7 +22,8 @@ bool markdown_text(FILE *out, const char *text);
 /* A name in a cell, as code. false: no memory. */
 bool markdown_name(FILE *out, const char *name);
 
-/* A whole replay (document_fn): the verdict, and a row for each name of a stage. */
-bool markdown_replay(FILE *out, const void *replay);
+/* A whole replay: the verdict, the devices, what more says (it may be NULL), and a row for each
+ * name of a stage. */
+bool markdown_replay(FILE *out, const rvl_replay *replay, const replay_more *more);
 
 #endif

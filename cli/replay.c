@@ -219,6 +219,12 @@ static bool write_json(FILE *out, const void *user)
     return ok;
 }
 
+static bool write_markdown(FILE *out, const void *user)
+{
+    const shown_replay *of = user;
+    return markdown_replay(out, of->replay, of->more);
+}
+
 static bool print_all(const shown_replay *of, const rvl_trace_progress *progress, bool each_stage)
 {
     return report_print_tables(of->replay, progress, each_stage) &&
@@ -234,7 +240,7 @@ int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
     if (!printed && !print_all(&of, progress, view->each_stage))
         return complain(EXIT_INTERNAL, "out of host memory");
     int status = document_write(&view->json, write_json, &of);
-    return status == 0 ? document_write(&view->markdown, markdown_replay, replay) : status;
+    return status == 0 ? document_write(&view->markdown, write_markdown, &of) : status;
 }
 
 bool replay_fits(const rvl_replay *replay)

@@ -15,6 +15,7 @@
 #include "advice.h"
 #include "command.h"
 #include "document.h"
+#include "engines.h"
 #include "history.h"
 #include "live.h"
 #include "options.h"
@@ -30,6 +31,7 @@ typedef struct arguments {
     const char *attribution; /* "on", "off"; NULL: on */
     const char *snapshots;   /* NULL: PyTorch's history goes with this run */
     history history;
+    rvli_machine_engines engines;
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
@@ -268,6 +270,7 @@ static rvl_status replay_without_unknown(const char *trace, option_budgets *budg
 static bool print_more(const void *user, const rvl_replay *replay)
 {
     const arguments *parsed = user;
+    engines_print(&parsed->engines);
     return history_print(&parsed->history, replay) && advice_print(&parsed->advice);
 }
 
@@ -275,7 +278,13 @@ static bool write_more(FILE *out, const void *user, const rvl_replay *replay)
 {
     const arguments *parsed = user;
     return history_write_json(out, &parsed->history, replay) &&
-           advice_write_json(out, &parsed->advice);
+           advice_write_json(out, &parsed->advice) && engines_write_json(out, &parsed->engines);
+}
+
+static void mark_more(FILE *out, const void *user)
+{
+    const arguments *parsed = user;
+    engines_write_markdown(out, &parsed->engines);
 }
 
 static bool find_advice(arguments *parsed, const rvl_replay *replay)
@@ -301,7 +310,8 @@ static int show(arguments *parsed, const char *trace)
     if (status != RVL_OK)
         return explain_replay(status);
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
-    const replay_more more = {.print = print_more, .write_json = write_more, .user = parsed};
+    const replay_more more = {
+        .print = print_more, .write_json = write_more, .write_markdown = mark_more, .user = parsed};
     int shown = find_advice(parsed, replay) ? replay_show(replay, &progress, &parsed->view, &more)
                                             : complain(EXIT_INTERNAL, "out of host memory");
     advice_clear(&parsed->advice);
@@ -352,6 +362,7 @@ static int run_and_show(arguments *parsed, const char *library, const char *trac
         simulate(&parsed->what, library, trace, kept, live_begin(&watch) ? &watch : NULL, &end);
     live_end();
     parsed->history.times = end.times;
+    parsed->engines = end.engines;
     if (!end.ran)
         return code;
     int told = tell(parsed, &end);

@@ -263,6 +263,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->host = *rvli_machine_host_peak(machine);
     end_out->strays = *rvli_machine_strays(machine);
     end_out->races = *rvli_machine_races_seen(machine);
+    end_out->engines = *rvli_machine_engines_seen(machine);
     if (what->history != NULL)
         end_out->times = rvli_machine_take_times(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {

@@ -51,6 +51,7 @@ typedef struct simulation_end {
     rvli_machine_host host; /* at its peak */
     rvli_strays strays;
     rvli_machine_races races;
+    rvli_machine_engines engines;
     rvli_times times; /* with a history; the caller clears them */
 } simulation_end;
 

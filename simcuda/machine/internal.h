@@ -72,6 +72,7 @@ struct rvli_machine {
     rvli_unknown_reads assumed;
     rvli_machine_pool pool;
     rvli_machine_races races;
+    rvli_machine_engines engines;
     rvli_times times;
 };
 
@@ -98,6 +99,11 @@ void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
  */
 void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
                                uint64_t requested_bytes, uint64_t free_bytes, const char *tag);
+
+/* ---- engines.c ---- */
+
+/* An engine has sized its KV cache. What does not fit is left out. */
+void rvli_engines_note(rvli_machine *machine, const rvli_wire_request *request);
 
 /* ---- marks.c: stages of processes ---- */
 

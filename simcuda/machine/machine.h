@@ -61,6 +61,21 @@ typedef struct rvli_machine_races {
     char texts[RVLI_MACHINE_RACES][RVLI_WIRE_TEXT_BYTES]; /* the other way */
 } rvli_machine_races;
 
+/* KV caches as engines have sized them, those of the same size as one. */
+#define RVLI_MACHINE_ENGINES 16
+typedef struct rvli_machine_engine {
+    uint64_t count; /* of engines */
+    uint64_t blocks;
+    uint64_t block_tokens;
+    uint64_t tokens;
+    uint64_t bytes; /* on the GPU that has most of it */
+    char name[RVLI_WIRE_TEXT_BYTES];
+} rvli_machine_engine;
+typedef struct rvli_machine_engines {
+    size_t count;
+    rvli_machine_engine list[RVLI_MACHINE_ENGINES];
+} rvli_machine_engines;
+
 typedef struct rvli_unknown_place {
     uint64_t count;
     uint64_t bytes; /* of all of these reads */
@@ -139,6 +154,9 @@ const rvli_unknown_reads *rvli_machine_assumed(rvli_machine *machine);
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
 
 const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);
+
+/* In the order in which they came. */
+const rvli_machine_engines *rvli_machine_engines_seen(const rvli_machine *machine);
 
 /* The wall clock by the machine's. The caller takes it over, and clears it. */
 rvli_times rvli_machine_take_times(rvli_machine *machine);

@@ -102,10 +102,11 @@ static void count_user(rvli_machine *machine, rvli_client *client)
     client->user = true;
 }
 
+/* What a process says of itself that may have no GPU, as a controller of workers. */
 static bool is_mark(const rvli_wire_request *request)
 {
     return request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENTER ||
-           request->kind == RVLI_WIRE_LEAVE;
+           request->kind == RVLI_WIRE_LEAVE || request->kind == RVLI_WIRE_ENGINE;
 }
 
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
@@ -286,6 +287,9 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_deposits_done(machine, request, answer);
     case RVLI_WIRE_AWAY:
         return set_away(machine, client, request->bytes != 0);
+    case RVLI_WIRE_ENGINE:
+        rvli_engines_note(machine, request);
+        return RVL_OK;
     case RVLI_WIRE_ENTER:
         rvli_marks_enter(machine, client, request);
         return RVL_OK;

@@ -3,8 +3,9 @@
 
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
 small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
-(_reveille_refusals.py), a race of DDP ends in one way (_reveille_races.py), and ranges of record_function become
-stages (_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
+(_reveille_refusals.py), a race of DDP ends in one way (_reveille_races.py), engines tell of their KV cache
+(_reveille_engines.py), and ranges of record_function become stages (_reveille_stages.py). It also runs the
+sitecustomize that it hides, if there is one.
 """
 
 import importlib
@@ -35,6 +36,10 @@ HOST = {"torch": [("_reveille_host", "count", "host memory of tensors is not cou
 RACES = {
     "torch.nn.parallel.distributed": [("_reveille_races", "watch", "DDP's first bucket goes early or late")],
     "torch._inductor.cudagraph_trees": [("_reveille_races", "watch_graphs", "whether code was compiled is not told")],
+}
+ENGINES = {
+    "vllm.v1.engine.core": [("_reveille_engines", "watch_vllm", "vLLM's KV cache is not told of")],
+    "sglang.srt.managers.scheduler": [("_reveille_engines", "watch_sglang", "SGLang's KV cache is not told of")],
 }
 HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
@@ -92,5 +97,5 @@ if os.environ.get("REVEILLE_MACHINE"):
     stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
     history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
     host = [HOST] if os.environ.get("REVEILLE_KEEP_HOST") else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, *host, *stages, *history, *contents))
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, ENGINES, *host, *stages, *history, *contents))
 _run_hidden()

@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 11u
+#define RVLI_WIRE_VERSION 12u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -122,6 +122,10 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_WAITS, /* text: "rank 0 of 2 has waited 600 s for ..."; no answer */
 
     RVLI_WIRE_AWAY, /* bytes 1: the process leaves its devices, 0: it comes back (away.c) */
+
+    /* An engine has sized its KV cache. text: its name; id: blocks, ranks: tokens of a block,
+     * sequence: tokens in all; bytes: of it on a GPU. */
+    RVLI_WIRE_ENGINE,
 } rvli_wire_kind;
 
 /* Host memory that a process takes. */
@@ -147,7 +151,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_AWAY
+#define RVLI_WIRE_LAST RVLI_WIRE_ENGINE
 
 typedef struct rvli_wire_request {
     uint32_t kind;

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
 # runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; vllm_refusal.py, a wake-up without room; and rl_engine.py, a step of reinforcement learning. Not
-# part of the test suite: it takes some 20 minutes.
-#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, refusal, rl
+# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_refusal.py, a wake-up without room; and
+# rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 30 minutes.
+#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, refusal, rl
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
 version=${1-0.33.0}
-known="executor sleep refusal rl"
+known="executor sleep capacity refusal rl"
 parts=" ${*:2} "
 for part in ${parts}; do
     [[ " $known " == *" $part "* ]] || { echo "vllm.sh: no part $part: there are $known" >&2 && exit 2; }
@@ -64,6 +64,9 @@ if wanted sleep; then
     run vllm_sleep small 2
     run vllm_sleep small 2 --graphs
     run vllm_sleep 7b 1 --graphs
+fi
+if wanted capacity; then
+    timeout 1800 "$python" "$source/tests/simcuda/vllm_capacity.py" "$build/cli/reveille"
 fi
 if wanted refusal; then
     run vllm_refusal small 1
