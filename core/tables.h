@@ -62,6 +62,7 @@ typedef struct rvli_tag {
     uint64_t block_bytes;            /* 0: one block for each allocation */
     _Atomic uint64_t coalesce_bytes; /* size of the carriers of small allocations; 0: none */
     _Atomic bool retain_backups;     /* after the resume, for the next pause */
+    _Atomic bool poison;             /* what comes back without its content is filled */
     rvli_tag_callbacks callbacks;    /* read by rvli_tag_get_callbacks() */
     bool moving;                     /* claimed by a transition */
     bool prepared;                   /* and that one waits for commit or abort */

@@ -360,7 +360,8 @@ rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_proces
 /* A block must be made of whole granules of every device. */
 static rvl_status check_tag_options(const rvl_context *context, const rvl_tag_options *options)
 {
-    rvl_status status = rvli_flags_check(options->flags, RVL_TAG_RETAIN_BACKUPS, options->reserved);
+    rvl_status status = rvli_flags_check(options->flags, RVL_TAG_RETAIN_BACKUPS | RVL_TAG_POISON,
+                                         options->reserved);
     if (status != RVL_OK)
         return status;
     if (options->block_bytes != 0 && options->coalesce_bytes != 0)
@@ -379,6 +380,7 @@ static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_o
     tag->block_bytes = options->block_bytes;
     atomic_store_explicit(&tag->coalesce_bytes, options->coalesce_bytes, memory_order_relaxed);
     tag->retain_backups = (options->flags & RVL_TAG_RETAIN_BACKUPS) != 0;
+    tag->poison = (options->flags & RVL_TAG_POISON) != 0;
     tag->callbacks = (rvli_tag_callbacks){
         .before_unmap = options->before_unmap,
         .after_map = options->after_map,

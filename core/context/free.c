@@ -58,8 +58,9 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_error cause = *rvli_error_get();
     rvli_allocation *mover = rvli_mover(allocation);
-    bool lost = mover->state == RVL_STATE_ACTIVE && !rvli_blocks_all_mapped(mover->blocks) &&
-                rvli_blocks_map(context, mover->blocks, mover->access_mask, true) != RVL_OK;
+    bool lost =
+        mover->state == RVL_STATE_ACTIVE && !rvli_blocks_all_mapped(mover->blocks) &&
+        rvli_blocks_map(context, mover->blocks, mover->access_mask, RVLI_FILL_NONE) != RVL_OK;
     rvli_lock(context);
     if (lost)
         rvli_allocation_lose(mover);

@@ -249,7 +249,7 @@ static rvl_status place(rvl_context *context, rvli_allocation *draft)
     if (status != RVL_OK)
         return status;
     place_blocks(draft);
-    status = rvli_blocks_map(context, draft->blocks, draft->access_mask, true);
+    status = rvli_blocks_map(context, draft->blocks, draft->access_mask, RVLI_FILL_NONE);
     if (status != RVL_OK)
         rvli_undo_reserve(context, draft);
     return status;
@@ -405,7 +405,7 @@ rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr)
     if (import == NULL)
         return status;
     rvli_move end = RVLI_MOVE_RESUME_COMMIT;
-    status = rvli_blocks_map(context, was.blocks, was.access_mask, true);
+    status = rvli_blocks_map(context, was.blocks, was.access_mask, RVLI_FILL_NONE);
     if (status != RVL_OK)
         end = was.blocks->mapped ? RVLI_MOVE_LOSE : RVLI_MOVE_RESUME_UNDO;
     settle(context, import, end);

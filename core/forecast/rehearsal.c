@@ -30,6 +30,7 @@ static rvl_status copy_tag(rvl_context *rehearsal, const rvli_tag *from, rvli_ta
         return status;
     (*tag_out)->block_bytes = from->block_bytes;
     (*tag_out)->retain_backups = from->retain_backups;
+    (*tag_out)->poison = from->poison;
     return RVL_OK;
 }
 

@@ -41,7 +41,8 @@ rvl_status rvli_back(rvl_context *context, rvli_allocation *allocation)
     if (status != RVL_OK)
         return status;
     bool filled = rvli_blocks_handed_over(allocation->blocks);
-    status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, false);
+    status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask,
+                             RVLI_FILL_HANDED_OVER);
     if (status == RVL_OK && filled) {
         status = rvli_copies_wait(context, UINT64_C(1) << allocation->device);
         if (status != RVL_OK)

@@ -3,6 +3,7 @@
 
 #include "base/cost.h"
 #include "base/error.h"
+#include "core/copies.h"
 
 /* ---- Preparing ---- */
 
@@ -244,16 +245,18 @@ static void undo_map(rvl_context *context, rvli_block *blocks, const rvli_block 
     rvli_error_set(&cause);
 }
 
-/* What a kept block held before must not be read by its next owner. */
-static rvl_status fill_handed_over(rvl_context *context, const rvli_block *blocks)
+/* What a kept block held before must not be read by its next owner. Waits only if it fails. */
+static rvl_status fill(rvl_context *context, const rvli_block *blocks, rvli_fill how)
 {
-    for (; blocks != NULL; blocks = blocks->next) {
-        if (!blocks->handed_over)
+    uint8_t byte = how == RVLI_FILL_POISON ? RVLI_POISON : 0;
+    for (; blocks != NULL && how != RVLI_FILL_NONE; blocks = blocks->next) {
+        if (how == RVLI_FILL_HANDED_OVER && !blocks->handed_over)
             continue;
-        rvl_status status = context->ops.fill(context->self, blocks->device, blocks->addr,
-                                              blocks->size, RVLI_HAND_OVER_FILL);
+        rvl_status status =
+            context->ops.fill(context->self, blocks->device, blocks->addr, blocks->size, byte);
         if (status != RVL_OK) {
             rvli_error_op("fill");
+            rvli_copies_quiesce(context, UINT64_C(1) << blocks->device);
             return status;
         }
     }
@@ -261,7 +264,7 @@ static rvl_status fill_handed_over(rvl_context *context, const rvli_block *block
 }
 
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
-                           bool overwritten)
+                           rvli_fill how)
 {
     const rvli_backend_ops *ops = &context->ops;
     rvl_status status = RVL_OK;
@@ -283,8 +286,8 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
         if (status != RVL_OK)
             rvli_error_op("set_access");
     }
-    if (status == RVL_OK && !overwritten)
-        status = fill_handed_over(context, blocks);
+    if (status == RVL_OK)
+        status = fill(context, blocks, how);
     if (status != RVL_OK)
         undo_map(context, blocks, block);
     return status;

@@ -15,8 +15,15 @@
 
 #include "core/tables.h"
 
-/* What kept blocks are filled with when they are handed over. */
-#define RVLI_HAND_OVER_FILL 0
+/* What blocks hold when they are mapped. */
+typedef enum rvli_fill {
+    RVLI_FILL_NONE,        /* the whole of it is about to be written */
+    RVLI_FILL_HANDED_OVER, /* kept blocks: zeros. Others: what the driver gives */
+    RVLI_FILL_POISON,      /* all: RVLI_POISON */
+} rvli_fill;
+
+/* A NaN in each type of floating point from 8 to 64 bits. */
+#define RVLI_POISON 0xFF
 
 /* A property beside the backend's: another process has made the block. */
 #define RVLI_BLOCK_IMPORTED 4u
@@ -32,12 +39,11 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks);
 
 /*
- * Maps the blocks at their addresses and makes them accessible for access_mask. overwritten: the
- * whole content is about to be written. On failure none is mapped, or, if even undoing failed,
- * those that still are say so.
+ * Maps the blocks at their addresses, makes them accessible for access_mask, and queues filling
+ * them. On failure none is mapped, or, if even undoing failed, those that still are say so.
  */
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
-                           bool overwritten);
+                           rvli_fill fill);
 
 /* Unmaps those that are mapped, neighbours in one call. What has failed before may have left some.
  */

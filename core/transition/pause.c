@@ -171,7 +171,8 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
         return false;
     status = rvli_blocks_create(context, allocation->blocks);
     if (status == RVL_OK)
-        status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true);
+        status =
+            rvli_blocks_map(context, allocation->blocks, allocation->access_mask, RVLI_FILL_NONE);
     if (status == RVL_OK)
         status = rvli_content_load(transition, allocation, item->backup, item->load);
     if (status == RVL_OK)
@@ -195,7 +196,7 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
 static bool map_again(rvli_transition *transition, const rvli_allocation *allocation)
 {
     return rvli_blocks_map(transition->context, allocation->blocks, allocation->access_mask,
-                           true) == RVL_OK;
+                           RVLI_FILL_NONE) == RVL_OK;
 }
 
 /* Brings an allocation's memory and content back, whatever is left of it. */

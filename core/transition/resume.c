@@ -96,13 +96,20 @@ static bool loads(const rvli_transition *transition, const rvli_move_item *item)
     return !transition->skip_content && item->allocation->backup != NULL;
 }
 
+static rvli_fill fill_of(const rvli_transition *transition, const rvli_move_item *item)
+{
+    if (loads(transition, item))
+        return RVLI_FILL_NONE;
+    return item->allocation->tag->poison ? RVLI_FILL_POISON : RVLI_FILL_HANDED_OVER;
+}
+
 rvl_status rvli_resume_map_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
     rvl_status status = item->blocks == NULL ? create_item(context, item) : RVL_OK;
     if (status == RVL_OK)
         status = rvli_blocks_map(context, item->blocks, item->allocation->access_mask,
-                                 loads(transition, item));
+                                 fill_of(transition, item));
     return status;
 }
 

@@ -191,6 +191,7 @@ static void read_environment(void)
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
     process.host_ahead = process.keep_host && read_bool("RVL_HOST_AHEAD");
     process.control = read_bool("REVEILLE_CONTROL");
+    process.poison = read_bool("REVEILLE_POISON");
     if (process.thread.host_backup && process.thread.disk_backup)
         refuse("TMS_INIT_ENABLE_DISK_BACKUP", getenv("TMS_INIT_ENABLE_DISK_BACKUP"),
                "0 beside TMS_INIT_ENABLE_CPU_BACKUP: a backup lies in host memory or on disk");

@@ -38,6 +38,7 @@ typedef struct rvli_process_settings {
     bool keep_host;  /* host memory of backups is kept for the next pause */
     bool host_ahead; /* and made before the first */
     bool control;    /* others may have the process sleep */
+    bool poison;     /* memory that comes back without its content is filled */
     const char *disk_directory;
     const char *store_path;  /* of host backups; NULL: in own memory */
     bool store_overflow;     /* what it has no room for goes to disk */

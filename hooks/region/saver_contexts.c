@@ -175,11 +175,13 @@ rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *na
 rvl_status rvli_saver_tag_of(rvli_saved_context *in, const char *name, rvli_saved_tag **tag_out)
 {
     rvl_status status = RVL_OK;
+    const rvl_tag_options options = {.struct_size = sizeof options,
+                                     .flags = rvli_settings()->poison ? RVL_TAG_POISON : 0};
     rvli_saver_lock();
     rvli_saved_tag *tag = rvli_saver_find_tag(in, name);
     if (tag == NULL) {
         tag = calloc(1, sizeof *tag);
-        status = tag != NULL ? rvl_tag_define(in->context, name, NULL, &tag->number)
+        status = tag != NULL ? rvl_tag_define(in->context, name, &options, &tag->number)
                              : rvli_error(RVL_ERR_HOST_OOM, "no host memory for a tag");
         if (status == RVL_OK) {
             tag->name = name;

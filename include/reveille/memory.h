@@ -75,6 +75,10 @@ typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
     1u /* backups outlive the resume: the next pause copies only what has                          \
           changed, where the device computes digests, and needs no new                             \
           memory. The host bytes stay in use */
+#define RVL_TAG_POISON                                                                             \
+    2u /* memory that comes back without its content holds bytes of 0xFF, so that stale use is     \
+          seen: NaN in each type of floating point, -1 in integers. It is filled on the device     \
+          before the resume returns */
 
 typedef struct rvl_tag_options {
     size_t struct_size;

@@ -236,6 +236,7 @@ class Context(Unique):
         block_bytes: Size = 0,
         coalesce_bytes: Size = 0,
         retain_backups: bool = False,
+        poison: bool = False,
         before_unmap: BeforeUnmap | None = None,
         after_map: AfterMap | None = None,
     ) -> None:
@@ -246,6 +247,7 @@ class Context(Unique):
             block_bytes: largest block of physical memory; 0: one block for each allocation
             coalesce_bytes: small allocations share blocks of this size; 0: none do
             retain_backups: the next pause copies only what has changed
+            poison: memory that comes back without its content holds 0xFF (NaN), so that stale use is seen
             before_unmap: called with the name before memory goes; what it raises refuses the pause
             after_map: called with the name after memory is back
 
@@ -258,7 +260,7 @@ class Context(Unique):
         options = _c.TagOptions(
             block_bytes=parse_size(block_bytes),
             coalesce_bytes=parse_size(coalesce_bytes),
-            flags=_c.flags((retain_backups, _c.TAG_RETAIN_BACKUPS)),
+            flags=_c.flags((retain_backups, _c.TAG_RETAIN_BACKUPS), (poison, _c.TAG_POISON)),
             before_unmap=callbacks.before_unmap,
             after_map=callbacks.after_map,
         )

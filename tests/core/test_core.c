@@ -615,6 +615,62 @@ static void kept_blocks_are_handed_over_filled(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* Whether all of it holds a byte. */
+static bool is_filled(rvl_addr addr, uint64_t size, unsigned char byte)
+{
+    const unsigned char *at = (const unsigned char *)(uintptr_t)addr;
+    return at[0] == byte && memcmp(at, at + 1, size - 1) == 0;
+}
+
+static void resume_tag(rvl_context *context, rvl_tag tag, uint64_t flags)
+{
+    rvl_resume_options options = {.struct_size = sizeof options, .flags = flags};
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_resume(context, &tag, 1, &options), RVL_OK);
+}
+
+/* With small ones that share a block, and blocks that were kept. */
+static void what_comes_back_without_content_is_poisoned(void **state)
+{
+    (void)state;
+    rvl_context *context =
+        support_open((support_options){.capacity_bytes = 64 * MIB, .keep_bytes = 8 * MIB}, NULL);
+    rvl_tag_options options = {
+        .struct_size = sizeof options, .coalesce_bytes = 8 * GRANULE, .flags = RVL_TAG_POISON};
+    rvl_tag tag;
+    assert_int_equal(rvl_tag_define(context, "engine", &options, &tag), RVL_OK);
+    rvl_addr weights = support_alloc(context, "engine", 0, 8 * MIB, RVL_BACKUP_HOST);
+    rvl_addr cache = support_alloc(context, "engine", 0, 8 * MIB, RVL_BACKUP_NONE);
+    rvl_addr small = support_alloc(context, "engine", 0, GRANULE, RVL_BACKUP_NONE);
+    assert_false(is_filled(cache, 8 * MIB, 0xFF)); /* it is new, and nothing has come back */
+    support_fill(weights, 8 * MIB, 1);
+    support_fill(cache, 8 * MIB, 2);
+    support_fill(small, GRANULE, 3);
+
+    resume_tag(context, tag, 0);
+    assert_true(support_holds(weights, 8 * MIB, 1));
+    assert_true(is_filled(cache, 8 * MIB, 0xFF));
+    assert_true(is_filled(small, GRANULE, 0xFF));
+    uint32_t word;
+    memcpy(&word, (const void *)(uintptr_t)cache, sizeof word);
+    float number;
+    memcpy(&number, &word, sizeof number);
+    assert_true(number != number); /* NaN */
+
+    /* A backup that is not restored: it is the caller who brings the content. */
+    resume_tag(context, tag, RVL_RESUME_NO_RESTORE);
+    assert_true(is_filled(weights, 8 * MIB, 0xFF));
+
+    /* And without the flag: what the device gives. */
+    options.flags = 0;
+    assert_int_equal(rvl_tag_define(context, "engine", &options, &tag), RVL_OK);
+    resume_tag(context, tag, 0);
+    assert_false(is_filled(cache, 8 * MIB, 0xFF));
+    options.flags = RVL_TAG_POISON << 1;
+    assert_int_equal(rvl_tag_define(context, "engine", &options, &tag), RVL_ERR_VERSION);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 /* What somebody has taken and puts back finds its place still free: others may not fill it. */
 static void kept_blocks_never_exceed_their_budget(void **state)
 {
@@ -767,6 +823,7 @@ int main(void)
         cmocka_unit_test(callbacks_hear_and_may_veto),
         cmocka_unit_test(simulated_memory_is_not_shared),
         cmocka_unit_test(kept_blocks_are_handed_over_filled),
+        cmocka_unit_test(what_comes_back_without_content_is_poisoned),
         cmocka_unit_test(kept_blocks_never_exceed_their_budget),
         cmocka_unit_test(blocks_of_a_tag_can_be_small),
         cmocka_unit_test(forecasts_come_true),

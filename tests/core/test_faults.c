@@ -27,15 +27,19 @@ typedef struct layout {
     uint64_t coalesce_bytes; /* of the weights; 0: several blocks each */
     rvl_backup backup;       /* of the weights */
     bool retain;             /* backups outlive the resume */
+    bool poison;             /* the cache is filled when it comes back */
 } layout;
 
 static const layout layouts[] = {
     {.backup = RVL_BACKUP_HOST},
     {.backup = RVL_BACKUP_HOST, .keep_bytes = CAPACITY},
     {.backup = RVL_BACKUP_HOST, .coalesce_bytes = 8 * GRANULE},
-    {.backup = RVL_BACKUP_HOST, .retain = true},
+    {.backup = RVL_BACKUP_HOST, .retain = true, .poison = true},
     {.backup = RVL_BACKUP_DISK},
-    {.backup = RVL_BACKUP_DISK, .keep_bytes = CAPACITY, .coalesce_bytes = 8 * GRANULE},
+    {.backup = RVL_BACKUP_DISK,
+     .keep_bytes = CAPACITY,
+     .coalesce_bytes = 8 * GRANULE,
+     .poison = true},
 };
 
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
@@ -87,9 +91,11 @@ static scene open_scene(layout how)
         s.weights[i] = support_alloc(s.context, "weights", i % 2, weight_bytes[i], how.backup);
         support_fill(s.weights[i], weight_bytes[i], (uint64_t)i);
     }
+    options =
+        (rvl_tag_options){.struct_size = sizeof options, .flags = how.poison ? RVL_TAG_POISON : 0};
+    assert_int_equal(rvl_tag_define(s.context, "cache", &options, &s.cache_tag), RVL_OK);
     s.cache = support_alloc(s.context, "cache", 0, 4 * GRANULE, RVL_BACKUP_NONE);
     support_fill(s.cache, 4 * GRANULE, 77);
-    s.cache_tag = support_tag(s.context, "cache");
     assert_int_equal(rvl_stage(s.context, "work"), RVL_OK);
     return s;
 }
@@ -317,6 +323,8 @@ static void check_resume(scene *s)
     assert_int_equal(support_stats(s->context, 0).disk_backup_bytes, 0);
     assert_int_equal(support_stats(s->context, 0).used_bytes, weights_bytes(s, 0) + 4 * GRANULE);
     assert_int_equal(support_stats(s->context, 0).resumes, 3);
+    for (uint64_t i = 0; i < 4 * GRANULE && s->layout.poison; i++)
+        assert_int_equal(((const unsigned char *)(uintptr_t)s->cache)[i], 0xFF);
 }
 
 /* Some of what was paused before has changed since. */

@@ -48,6 +48,8 @@ static void define_tags(scene *s)
         rvl_tag_options options = {.struct_size = sizeof options};
         /* In a carrier there is room that nobody writes to, so not all of its content changes. */
         options.flags = draw(s, 2) == 0 && !(s->backed && i == 2) ? RVL_TAG_RETAIN_BACKUPS : 0;
+        if (draw(s, 4) == 0)
+            options.flags |= RVL_TAG_POISON; /* filling it takes time */
         if (i == 1)
             options.block_bytes = 2 * GRANULE;
         if (i == 2)

@@ -145,6 +145,16 @@ bool gpu_holds(rvl_context *context, int device, rvl_addr addr, uint64_t size, u
     return same;
 }
 
+bool gpu_is_filled(rvl_context *context, int device, rvl_addr addr, uint64_t size, uint8_t byte)
+{
+    uint64_t *buffer = buffer_of(size);
+    copy(context, device, addr, buffer, size, false);
+    const uint8_t *at = (const uint8_t *)buffer;
+    bool same = at[0] == byte && memcmp(at, at + 1, size - 1) == 0;
+    free(buffer);
+    return same;
+}
+
 uint64_t gpu_free_bytes(rvl_context *context)
 {
     uint64_t free_bytes = 0, total = 0;

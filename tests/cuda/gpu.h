@@ -36,6 +36,7 @@ rvl_context *gpu_open(const rvl_cuda_options *options, fault_injector **fault_ou
 /* Writes, or checks, a pattern that depends on seed and place, through the backend's copies. */
 void gpu_fill(rvl_context *context, int device, rvl_addr addr, uint64_t size, uint64_t seed);
 bool gpu_holds(rvl_context *context, int device, rvl_addr addr, uint64_t size, uint64_t seed);
+bool gpu_is_filled(rvl_context *context, int device, rvl_addr addr, uint64_t size, uint8_t byte);
 
 /* Bytes free on device 0 by the driver. */
 uint64_t gpu_free_bytes(rvl_context *context);

@@ -56,6 +56,23 @@ static void content_comes_back(void **state)
     assert_int_equal(live, 3);
 }
 
+static void what_comes_back_without_content_is_poisoned(void **state)
+{
+    (void)state;
+    rvl_context *context = gpu_open(NULL, NULL);
+    rvl_tag_options options = {.struct_size = sizeof options, .flags = RVL_TAG_POISON};
+    rvl_tag tag;
+    assert_int_equal(rvl_tag_define(context, "engine", &options, &tag), RVL_OK);
+    rvl_addr weights = support_alloc(context, "engine", 0, 32 * MIB, RVL_BACKUP_HOST);
+    rvl_addr cache = support_alloc(context, "engine", 0, 130 * MIB, RVL_BACKUP_NONE);
+    gpu_fill(context, 0, weights, 32 * MIB, 1);
+    gpu_fill(context, 0, cache, 130 * MIB, 2);
+    resume_well(context, pause_well(context, "engine"));
+    assert_true(gpu_holds(context, 0, weights, 32 * MIB, 1));
+    assert_true(gpu_is_filled(context, 0, cache, 130 * MIB, 0xFF));
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void backups_can_be_read(void **state)
 {
     (void)state;
@@ -245,6 +262,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_comes_back),
+        cmocka_unit_test(what_comes_back_without_content_is_poisoned),
         cmocka_unit_test(backups_can_be_read),
         cmocka_unit_test(out_of_memory_on_resume_is_survived),
         cmocka_unit_test(the_callers_context_stays),

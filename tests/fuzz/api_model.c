@@ -188,7 +188,8 @@ static void define_tags(api_model *m, unsigned retained)
     for (int i = 0; i < API_TAGS; i++) {
         bool last = i == API_TAGS - 1;
         rvl_tag_options tag = {.struct_size = sizeof tag,
-                               .flags = retained & api_tag_bit(i) ? RVL_TAG_RETAIN_BACKUPS : 0,
+                               .flags = (retained & api_tag_bit(i) ? RVL_TAG_RETAIN_BACKUPS : 0) |
+                                        (i == 1 ? RVL_TAG_POISON : 0),
                                .process = last ? m->other : 0,
                                .block_bytes = i == 1 ? m->granule : 0,
                                .coalesce_bytes = i == 2 ? 8 * m->granule : 0,

@@ -293,6 +293,18 @@ static void control(void)
     EXPECT(holds(at, 17), true);
 }
 
+/* With REVEILLE_POISON, if it is set. */
+static void poison(void)
+{
+    const char *asked = getenv("REVEILLE_POISON");
+    uint8_t *kept = in_region("r", HOST, 0, 18);
+    uint8_t *lost = in_region("r", NOTHING, 0, 19);
+    EXPECT(h.tms_pause("r"), 0);
+    EXPECT(h.tms_resume("r"), 0);
+    EXPECT(holds(kept, 18), true);
+    EXPECT(holds(lost, 0xFF), asked != NULL);
+}
+
 /* With REVEILLE_STORE. */
 static void in_store(void)
 {
@@ -568,6 +580,7 @@ const scenario abi_scenarios[] = {
     SCENARIO(reclaim),
     SCENARIO(keep_none),
     SCENARIO(control),
+    SCENARIO(poison),
     SCENARIO(in_store),
     SCENARIO(store_full),
     SCENARIO(disk),

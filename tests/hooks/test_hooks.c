@@ -193,6 +193,9 @@ static void test_sleep_from_outside(void **state)
     RUN({.scenario = "control", .modes = BOTH},
         {.scenario = "control", .modes = BOTH, .environment = {"REVEILLE_CONTROL=1"}},
         REFUSED("REVEILLE_CONTROL=maybe", "REVEILLE_CONTROL"),
+        {.scenario = "poison", .modes = BOTH},
+        {.scenario = "poison", .modes = BOTH, .environment = {"REVEILLE_POISON=1"}},
+        REFUSED("REVEILLE_POISON=maybe", "REVEILLE_POISON"),
         {.scenario = "imported_pool", .modes = PRELOAD});
 }
 

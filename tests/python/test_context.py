@@ -3,6 +3,7 @@
 
 import ctypes
 import gc
+import math
 import json
 import pathlib
 import pickle
@@ -98,6 +99,17 @@ def test_last_reference_closes():
 def test_poison_fills_fresh_memory():
     with reveille.Context(poison=0x5C) as gpu:
         assert ctypes.string_at(gpu.alloc(1), 4) == b"\x5c" * 4
+
+
+def test_poison_of_a_tag_fills_what_comes_back_without_its_content():
+    with reveille.Context() as gpu:
+        gpu.tag("engine", poison=True)
+        weights, cache = gpu.alloc(8, tag="engine", backup="host"), gpu.alloc(8, tag="engine")
+        ctypes.memmove(weights, b"weights!", 8)
+        gpu.pause("engine")
+        gpu.resume("engine")
+        assert ctypes.string_at(weights, 8) == b"weights!"
+        assert math.isnan(ctypes.c_double.from_address(cache).value)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ void action_tag(owner *o)
         .process = o->process,
         .block_bytes = shares ? 0 : random_below(random, 3) * GRANULE_BYTES,
         .coalesce_bytes = shares ? CARRIER_GRANULES * GRANULE_BYTES : 0,
-        .flags = random_one_in(random, 3) ? RVL_TAG_RETAIN_BACKUPS : 0,
+        .flags = (random_one_in(random, 3) ? RVL_TAG_RETAIN_BACKUPS : 0) |
+                 (random_one_in(random, 3) ? RVL_TAG_POISON : 0),
         .callback_user = tag,
     };
     bool callbacks = random_one_in(random, 2);
