@@ -185,8 +185,6 @@ void rvli_layer_sizes_read(rvli_reader *r)
                          "not known: a model that sees later tokens; expected null or vision");
     if (rvli_read_value(r, "final_logit_softcapping") != NULL)
         r->model->features |= RVLI_CAPPED_LOGITS;
-    if (r->model->experts > 0)
-        r->model->features |= RVLI_FULL_WEIGHTS;
     read_heads(r);
     read_wide_mlp(r);
     read_embeddings(r);

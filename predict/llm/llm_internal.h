@@ -57,11 +57,7 @@
 #define RVLI_ALL_EXPERTS (UINT64_C(1) << 31)   /* each token goes to all of them, weighed before */
 #define RVLI_QK_L2_NORM (UINT64_C(1) << 32)    /* behind the rotation, without a weight */
 #define RVLI_FULL_ROUTER (UINT64_C(1) << 33)   /* it takes hidden states in fp32 */
-#define RVLI_FULL_WEIGHTS                                                                          \
-    (UINT64_C(1) << 34) /* and those that it gives the experts are in fp32                         \
-                         */
-
-#define RVLI_NO_ROTARY (UINT64_C(1) << 35) /* attention knows no positions */
+#define RVLI_NO_ROTARY (UINT64_C(1) << 35)     /* attention knows no positions */
 #define RVLI_NUMBERS                                                                               \
     (UINT64_C(1) << 36) /* Granite: numbers multiply what a block gives, and divide logits */
 
@@ -78,7 +74,6 @@
 #define RVLI_PLAIN_NORM (UINT64_C(1) << 56)    /* norms have no weights, one stands before layers */
 
 #define RVLI_PER_LAYER (UINT64_C(1) << 58) /* an embedding of each token for each layer */
-#define RVLI_V_NORM (UINT64_C(1) << 59)    /* q, k and v come in turn, and v has a norm, too */
 #define RVLI_LAYER_SCALE                                                                           \
     (UINT64_C(1) << 60) /* a number in a buffer multiplies what a layer gives */
 

@@ -31,7 +31,7 @@ static void minimum_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
     rvli_value_release(g, smaller);
 }
 
-/* With a number. */
+/* With a number, and in the same way the larger of both. */
 static rvli_value *minimum(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, minimum_backward, x, 1);
@@ -62,7 +62,10 @@ static rvli_value *clamp(rvli_graph *g, rvli_value *x, uint64_t sides)
     if (node != NULL)
         node->number = sides;
     rvli_node_keep(g, node, x);
-    return rvli_node_gives(g, node, rvli_value_make(g, &x->shape));
+    rvli_shape shape = x->shape;
+    if (x->leaf != 0)
+        shape.holder = RVL_MODEL_ACTIVATIONS;
+    return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
 static rvli_value *clamp_above(rvli_graph *g, rvli_value *const *x)
@@ -103,6 +106,7 @@ static rvli_value *expm1_of(rvli_graph *g, rvli_value *const *x)
 const rvli_operator rvli_activation_operators[] = {
     RVLI_OPERATOR("above_zero", 1, above_zero),
     RVLI_OPERATOR("minimum", 1, minimum),
+    RVLI_OPERATOR("maximum", 1, minimum),
     RVLI_OPERATOR("where", 3, where),
     RVLI_OPERATOR("softplus", 1, softplus),
     RVLI_OPERATOR("expm1", 1, expm1_of),

@@ -87,14 +87,14 @@ rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments
 
 #define PARTS 5
 
-/* What a layer of step/ keeps of attention: q, k and v by themselves are this operator's. */
-static void parts_of(rvli_layer *layer, rvli_block *parts_out[PARTS])
+/* What step/ keeps of attention: q, k and v by themselves are this operator's. */
+static void parts_of(rvli_attended *a, rvli_block *parts_out[PARTS])
 {
-    parts_out[0] = &layer->wide_q;
-    parts_out[1] = &layer->wide_k;
-    parts_out[2] = &layer->wide_v;
-    parts_out[3] = &layer->softmax;
-    parts_out[4] = &layer->sums;
+    parts_out[0] = &a->wide_q;
+    parts_out[1] = &a->wide_k;
+    parts_out[2] = &a->wide_v;
+    parts_out[3] = &a->softmax;
+    parts_out[4] = &a->sums;
 }
 
 /* Its owner has it alone, and it goes in the midst of what is done. */
@@ -120,16 +120,16 @@ static rvli_value *gradient_of(rvli_graph *g, const rvli_node *node, int input, 
 static void plain_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
-    rvli_layer layer = {0};
+    rvli_attended a = {0};
     rvli_block *parts[PARTS];
     rvli_attention_gradients of = {0};
-    parts_of(&layer, parts);
+    parts_of(&a, parts);
     rvli_block of_attended = is_math(g) ? steal(gradient->storage) : NULL;
     for (int i = 0; is_math(g) && i < PARTS - 1 && i < node->kept_count; i++)
         *parts[i] = steal(node->kept[i]);
     if (g->stopped)
         return;
-    rvli_sdpa_backward(g->t, &layer, &of_attended, &of);
+    rvli_sdpa_backward(g->t, &a, &of_attended, &of);
     of_out[0] = gradient_of(g, node, 0, &of.q);
     of_out[2] = gradient_of(g, node, 2, &of.v);
     if (is_ring(g)) /* k and v in one */
@@ -141,7 +141,7 @@ static void plain_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
 /* Forward nothing is kept where the layer is computed again: its nodes count alone. */
 static rvli_value *plain(rvli_graph *g, rvli_value *const *qkv)
 {
-    rvli_layer layer = {0};
+    rvli_attended a = {0};
     rvli_block *parts[PARTS];
     rvli_node *node = rvli_node_make(g, plain_backward, qkv, 3);
     bool kept = node != NULL && g->frame == NULL;
@@ -149,13 +149,13 @@ static rvli_value *plain(rvli_graph *g, rvli_value *const *qkv)
         rvli_node_keep(g, node, qkv[i]);
     if (g->stopped)
         return NULL;
-    rvli_sdpa_forward(g->t, &layer, kept);
+    rvli_sdpa_forward(g->t, &a, kept);
     rvli_shape shape = qkv[0]->shape;
     shape.heads_first = is_ring(g);
-    rvli_value *whole = rvli_value_adopt(g, &layer.attended);
+    rvli_value *whole = rvli_value_adopt(g, &a.output);
     rvli_value *y = rvli_node_gives(g, node, rvli_value_view(g, whole, &shape));
     rvli_value_release(g, whole);
-    parts_of(&layer, parts);
+    parts_of(&a, parts);
     for (int i = is_math(g) ? 0 : PARTS - 1; i < (is_math(g) ? PARTS - 1 : PARTS); i++) {
         rvli_value *part = kept ? rvli_value_adopt(g, parts[i]) : rvli_value_retain(y);
         rvli_node_keep(g, node, part);

@@ -21,6 +21,7 @@ static rvli_frame *make(rvli_graph *g, uint32_t layer, rvli_value *hidden)
         return NULL;
     }
     *frame = (rvli_frame){.refs = 1, .layer = layer, .input = rvli_value_retain(hidden)};
+    g->dictionary_users++;
     for (int i = 0; i < RVLI_FRAME_HELD; i++)
         frame->held[i] = rvli_value_retain(g->held[i]);
     return frame;
@@ -128,5 +129,6 @@ void rvli_frame_release(rvli_graph *g, rvli_frame *frame)
     rvli_value_release(g, frame->input);
     for (int i = 0; i < RVLI_FRAME_HELD; i++)
         rvli_value_release(g, frame->held[i]);
+    rvli_dictionary_release(g);
     rvli_items_give(&g->frames, frame);
 }

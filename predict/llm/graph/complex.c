@@ -46,7 +46,7 @@ static rvli_value *complex_rotary_emb(rvli_graph *g, rvli_value *const *argument
     rvli_value *ones = rvli_value_make(g, &real);
     rvli_value *turned = rvli_value_make(g, &complex);
     rvli_value_release(g, ones);
-    g->positions[0] = rvli_value_make(g, &complex);
+    g->positions[0][0] = rvli_value_make(g, &complex);
     rvli_value_release(g, turned);
     rvli_value_release(g, angles);
     return NULL;

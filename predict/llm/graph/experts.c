@@ -234,14 +234,20 @@ static rvli_value *grouped(rvli_graph *g, rvli_role role, rvli_value *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
+/* Experts beside an MLP have roles of their own. */
+static rvli_role role_here(const rvli_graph *g, rvli_role beside, rvli_role alone)
+{
+    return g->t->units[g->unit].by_role[beside] != 0 ? beside : alone;
+}
+
 static rvli_value *grouped_up(rvli_graph *g, rvli_value *const *x)
 {
-    return grouped(g, RVLI_ROLE_GATE, x[0]);
+    return grouped(g, role_here(g, RVLI_ROLE_EXPERTS_UP, RVLI_ROLE_GATE), x[0]);
 }
 
 static rvli_value *grouped_down(rvli_graph *g, rvli_value *const *x)
 {
-    return grouped(g, RVLI_ROLE_DOWN, x[0]);
+    return grouped(g, role_here(g, RVLI_ROLE_EXPERTS_DOWN, RVLI_ROLE_DOWN), x[0]);
 }
 
 /* Of what the chosen experts of each token gave. */

@@ -156,6 +156,15 @@ static const char falcon_h1[] = {
 static const char gpt_oss[] = {
 #include "predict/llm/graph/gpt_oss.inc"
     0};
+static const char per_layer[] = {
+#include "predict/llm/graph/per_layer.inc"
+    0};
+static const char gemma4[] = {
+#include "predict/llm/graph/gemma4.inc"
+    0};
+static const char gemma3n[] = {
+#include "predict/llm/graph/gemma3n.inc"
+    0};
 static const char phimoe[] = {
 #include "predict/llm/graph/phimoe.inc"
     0};
@@ -247,6 +256,12 @@ static const struct {
     {"bamba", {partial_rotary, mamba, bamba}},
     {"falcon_h1", {granite, mamba, falcon_h1}},
     {"gpt_oss", {experts, gpt_oss}},
+    {"gemma3n", {gemma, softcap, per_layer, gemma3n}},
+    {"gemma3n_text", {gemma, softcap, per_layer, gemma3n}},
+    {"gemma4", {experts, gemma, softcap, per_layer, gemma4}},
+    {"gemma4_text", {experts, gemma, softcap, per_layer, gemma4}},
+    {"gemma4_unified", {experts, gemma, softcap, per_layer, gemma4}},
+    {"gemma4_unified_text", {experts, gemma, softcap, per_layer, gemma4}},
 };
 
 size_t rvli_texts_of(const char *type, const char **texts_out)
@@ -261,12 +276,6 @@ size_t rvli_texts_of(const char *type, const char **texts_out)
         return count;
     }
     return 0;
-}
-
-bool rvli_is_derived(const rvl_model *model)
-{
-    const char *texts[RVLI_TEXTS_MAX];
-    return rvli_texts_of(model->type, texts) > 0;
 }
 
 /* ---- Conditions ---- */
@@ -344,6 +353,38 @@ static bool compresses_q(const rvli_graph *g)
     return (g->t->model->features & RVLI_Q_LORA) != 0;
 }
 
+static bool has_keys(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_KEYS);
+}
+
+static bool has_keys_as_values(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_KEYS_AS_VALUES);
+}
+
+/* The last layer of its kind that has keys of its own. */
+static bool stores_keys(const rvli_graph *g)
+{
+    const rvl_model *model = g->t->model;
+    for (uint32_t later = g->t->at + 1; later < model->layers; later++) {
+        if (rvli_layer_is(model, later, RVLI_LAYER_KEYS) &&
+            rvli_layer_is(model, later, RVLI_LAYER_WINDOW) == is_windowed(g))
+            return false;
+    }
+    return true;
+}
+
+static bool cuts_gate(const rvli_graph *g)
+{
+    return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_CUT);
+}
+
+static bool has_embedding(const rvli_graph *g)
+{
+    return (g->t->model->features & RVLI_PER_LAYER) != 0;
+}
+
 static const struct {
     const char *name;
     bool (*holds)(const rvli_graph *g);
@@ -362,6 +403,11 @@ static const struct {
     {"has_shared_experts", has_shared},
     {"compresses_q", compresses_q},
     {"is_windowed", is_windowed},
+    {"has_keys", has_keys},
+    {"keys_are_values", has_keys_as_values},
+    {"store_full_length_kv", stores_keys},
+    {"has_per_layer_input", has_embedding},
+    {"has_activation_sparsity", cuts_gate},
     {"input_jitter_noise", has_input_noise},
 };
 

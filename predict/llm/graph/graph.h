@@ -149,7 +149,7 @@ void rvli_backward_forget(rvli_graph *g);
 
 /* ---- Layers that are computed again (checkpoint.c) ---- */
 
-#define RVLI_FRAME_HELD 4
+#define RVLI_FRAME_HELD 5
 
 struct rvli_frame {
     uint32_t refs; /* of the forward pass, and of each node that keeps something */
@@ -176,6 +176,8 @@ void rvli_frame_release(rvli_graph *g, rvli_frame *frame);
 typedef enum rvli_elementwise {
     RVLI_OP_SQUARE,
     RVLI_OP_RSQRT,
+    RVLI_OP_SQRT,
+    RVLI_OP_POWER, /* of 0.5 or -0.5, as pow() has it */
     RVLI_OP_SHIFT, /* plus a number */
     RVLI_OP_SCALE, /* times a number */
     RVLI_OP_NEGATE,
@@ -194,7 +196,7 @@ rvli_value *rvli_op_convert(rvli_graph *g, rvli_value *x, uint8_t element_bytes)
 rvli_value *rvli_op_multiply(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_add(rvli_graph *g, rvli_value *a, rvli_value *b);
 rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b);
-rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight);
+rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight, uint64_t width);
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
 /* x[indices]: of rows as wide as x has them. */
 rvli_value *rvli_op_rows_at(rvli_graph *g, rvli_value *x, rvli_value *indices);
@@ -249,6 +251,8 @@ extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
 extern const rvli_operator rvli_scan_operators[];        /* scan.c */
 extern const rvli_operator rvli_sinks_operators[];       /* sinks.c */
+extern const rvli_operator rvli_shared_operators[];      /* shared.c */
+extern const rvli_operator rvli_stream_operators[];      /* streams.c */
 /* Of the recurrence of the layer that runs. */
 uint64_t rvli_chunks_of(const rvli_graph *g);
 uint64_t rvli_chunk_tokens(const rvli_graph *g);
@@ -261,6 +265,12 @@ uint16_t rvli_axes_flat(uint16_t axes);
 uint16_t rvli_axes_last(uint16_t axes);
 /* the side of the square of its pairs. */
 uint64_t rvli_axes_rows(const rvli_graph *g, uint16_t axes);
+
+/* One of those that hold the dictionary of keys and values lets it go. */
+void rvli_dictionary_release(rvli_graph *g);
+
+/* Streams lose what a list in Python holds. */
+void rvli_list_release(rvli_graph *g);
 
 /* Autocast ends: converted weights go that nothing keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
@@ -317,6 +327,7 @@ typedef struct rvli_items {
 } rvli_items;
 
 #define RVLI_SENDING_MAX 8
+#define RVLI_STREAMS_MAX 64
 
 struct rvli_graph {
     rvli_training *t;
@@ -330,12 +341,19 @@ struct rvli_graph {
     bool offloads;     /* what nodes keep goes to the host */
     uint32_t layer;    /* that comes next, forward */
     uint32_t unit;     /* of which parameters are taken; model->layers: the root */
+    bool left;         /* backward: the unit has all its gradients */
     rvli_value *held[RVLI_FRAME_HELD]; /* angles and masks of the layer that runs */
-    rvli_value *positions[2];          /* cosine and sine */
+    rvli_value *positions[2][2]; /* cosine and sine; of layers with a window, if they have others */
     rvli_value *masks[2];
-    rvli_value *handed;  /* by the layer before: indices of tokens */
-    rvli_value *handing; /* the same for the next one */
-    rvli_value *sent[2]; /* inputs of layers that are on their way to the host */
+    rvli_value *shared[2][2]; /* keys and values for later layers: without a window, with one */
+    uint32_t dictionary_users;
+    rvli_value *list[RVLI_STREAMS_MAX];
+    uint32_t list_count;
+    uint32_t stream;       /* of which a loop over streams is */
+    rvli_value *embedding; /* of each token, for the layer that comes next */
+    rvli_value *handed;    /* by the layer before: indices of tokens */
+    rvli_value *handing;   /* the same for the next one */
+    rvli_value *sent[2];   /* inputs of layers that are on their way to the host */
     rvli_storage *sending[RVLI_SENDING_MAX]; /* what comes behind the layers is, too */
     uint32_t sending_count;
     rvli_value **casts; /* weights that autocast has converted */
@@ -346,12 +364,10 @@ struct rvli_graph {
 };
 
 /* What is held for the layer that runs. */
-enum { RVLI_HELD_COSINE, RVLI_HELD_SINE, RVLI_HELD_MASK, RVLI_HELD_HANDED };
+enum { RVLI_HELD_COSINE, RVLI_HELD_SINE, RVLI_HELD_MASK, RVLI_HELD_HANDED, RVLI_HELD_EMBEDDING };
 
 extern const rvli_operator rvli_model_operators[];
 
-/* Whether this way has the family; else step/layer.c and what is around it have it. */
-bool rvli_is_derived(const rvl_model *model);
 /* NULL: no host memory. */
 rvli_graph *rvli_graph_make(rvli_training *t);
 void rvli_graph_free(rvli_graph *g);

@@ -129,6 +129,23 @@ static rvli_value *chunked(rvli_graph *g, rvli_value *hidden)
 
 /* ---- fused ---- */
 
+static uint64_t power_of_two_above(uint64_t value)
+{
+    uint64_t power = 1;
+    while (power < value)
+        power *= 2;
+    return power;
+}
+
+/* How many tokens it takes at once (liger_kernel/ops/fused_linear_cross_entropy.py). */
+static uint64_t fused_tokens(const rvli_training *t)
+{
+    uint64_t width = t->model->dim[RVLI_DIM_HIDDEN];
+    uint64_t parts = (t->model->dim[RVLI_DIM_VOCABULARY] + width - 1) / width;
+    uint64_t tokens = power_of_two_above((t->tokens + parts - 1) / parts);
+    return tokens < t->tokens ? tokens : t->tokens;
+}
+
 /* What the forward pass has worked out. */
 static void fused_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
@@ -155,9 +172,9 @@ static rvli_value *fused(rvli_graph *g, rvli_value *hidden)
     rvli_value *of_hidden = rvli_value_make(g, &hidden->shape);
     rvli_value *of_head = weight->learns ? rvli_value_make(g, &weight->shape) : NULL;
     if (!g->stopped) {
-        rvli_block half = rvli_take(&g->t->tape, RVL_MODEL_LOGITS,
-                                    RVLI_HALF * rvli_loss_fused_tokens(g->t) *
-                                        g->t->model->dim[RVLI_DIM_VOCABULARY]);
+        rvli_block half =
+            rvli_take(&g->t->tape, RVL_MODEL_LOGITS,
+                      RVLI_HALF * fused_tokens(g->t) * g->t->model->dim[RVLI_DIM_VOCABULARY]);
         rvli_release(g->t, &half);
     }
     g->offloads = false;

@@ -55,13 +55,13 @@ void rvli_graph_free(rvli_graph *g)
 /* ---- Forward ---- */
 
 /* Cosines and sines have a value for each position and element of a head, in the type of layers. */
-static rvli_value *angles_of(rvli_graph *g, rvli_block *made)
+static rvli_value *angles_of(rvli_graph *g, uint64_t width, rvli_block *made)
 {
     rvli_value *bytes = rvli_value_adopt(g, made);
     if (bytes == NULL)
         return NULL;
     rvli_shape shape = bytes->shape;
-    shape.width = rvli_rotary_width(g->t->model);
+    shape.width = width;
     bool full = rvli_is_wide(g->t) || rvli_angles_are_wide(g->t);
     shape.element_bytes = full ? RVLI_FULL : RVLI_HALF;
     shape.elements /= shape.element_bytes;
@@ -81,12 +81,28 @@ static rvli_value *create_masks(rvli_graph *g, rvli_value *const *arguments)
     return NULL;
 }
 
+static void make_positions(rvli_graph *g, uint64_t width, rvli_value **positions)
+{
+    rvli_block made[2] = {NULL, NULL};
+    rvli_rotary_make(g->t, width, made);
+    for (int i = 0; i < 2; i++)
+        positions[i] = angles_of(g, width, &made[i]);
+}
+
 static rvli_value *rotary_emb(rvli_graph *g, rvli_value *const *arguments)
 {
     (void)arguments;
-    rvli_rotary_make(g->t, g->t->rotary);
-    for (int i = 0; i < 2; i++)
-        g->positions[i] = angles_of(g, &g->t->rotary[i]);
+    make_positions(g, rvli_rotary_width(g->t->model), g->positions[0]);
+    return NULL;
+}
+
+/* Of layers without a window, which may have wider heads, and of those with one. */
+static rvli_value *rotary_embs(rvli_graph *g, rvli_value *const *arguments)
+{
+    uint64_t wide = g->t->model->dim[RVLI_DIM_WIDE_HEAD];
+    (void)arguments;
+    make_positions(g, wide > 0 ? wide : rvli_rotary_width(g->t->model), g->positions[0]);
+    make_positions(g, rvli_rotary_width(g->t->model), g->positions[1]);
     return NULL;
 }
 
@@ -96,7 +112,7 @@ static rvli_value *embed_tokens(rvli_graph *g, rvli_value *const *arguments)
 {
     (void)arguments;
     rvli_value *weight = rvli_value_parameter(g, RVLI_ROLE_EMBEDDING);
-    rvli_value *tokens = rvli_op_embed(g, weight);
+    rvli_value *tokens = rvli_op_embed(g, weight, g->t->model->dim[RVLI_DIM_HIDDEN]);
     rvli_value_release(g, weight);
     if (tokens != NULL && (g->t->options->flags & RVL_MODEL_RECOMPUTE))
         tokens->learns = true;
@@ -109,15 +125,26 @@ static rvli_value *run_layer(rvli_graph *g, rvli_value *const *hidden)
     bool windowed = rvli_layer_is(g->t->model, layer, RVLI_LAYER_WINDOW);
     rvli_gather_forward(g->t, &g->t->units[layer]);
     g->unit = g->t->at = layer;
-    g->held[RVLI_HELD_COSINE] = g->positions[0];
-    g->held[RVLI_HELD_SINE] = g->positions[1];
+    rvli_value **positions = g->positions[windowed && g->positions[1][0] != NULL];
+    g->held[RVLI_HELD_COSINE] = positions[0];
+    g->held[RVLI_HELD_SINE] = positions[1];
     g->held[RVLI_HELD_MASK] = g->masks[windowed];
     g->held[RVLI_HELD_HANDED] = g->handed;
+    g->held[RVLI_HELD_EMBEDDING] = g->embedding;
     rvli_value *given = rvli_checkpoint_forward(g, layer, hidden[0]);
     rvli_value_assign(g, &g->handed, g->handing);
     g->handing = NULL;
     rvli_reshard_forward(g->t, &g->t->units[layer]);
     g->unit = root(g);
+    return given;
+}
+
+/* With an embedding of each token. */
+static rvli_value *run_layer_with(rvli_graph *g, rvli_value *const *arguments)
+{
+    g->embedding = arguments[1];
+    rvli_value *given = run_layer(g, arguments);
+    g->embedding = NULL;
     return given;
 }
 
@@ -135,7 +162,9 @@ const rvli_operator rvli_model_operators[] = {
     RVLI_OPERATOR("create_masks", 0, create_masks),
     RVLI_OPERATOR("rotary_emb", 0, rotary_emb),
     RVLI_OPERATOR("embed_tokens", 0, embed_tokens),
+    RVLI_OPERATOR("rotary_embs", 0, rotary_embs),
     RVLI_OPERATOR("layer", 1, run_layer),
+    RVLI_OPERATOR("layer_with", 2, run_layer_with),
     RVLI_OPERATOR("last_norm", 1, last_norm),
     RVLI_OPERATOR("lm_head", 1, lm_head),
     {.name = NULL},
@@ -147,8 +176,11 @@ static void drop_before_layers(rvli_graph *g)
     rvli_value_assign(g, &g->handed, NULL);
     for (int i = 0; i < 2; i++) {
         rvli_value_assign(g, &g->masks[i], NULL);
-        rvli_value_assign(g, &g->positions[i], NULL);
+        for (int kind = 0; kind < 2; kind++)
+            rvli_value_assign(g, &g->positions[kind][i], NULL);
     }
+    rvli_dictionary_release(g);
+    rvli_list_release(g);
 }
 
 /* Up to what the head is given. */
@@ -156,6 +188,7 @@ static rvli_value *hidden_forward(rvli_graph *g)
 {
     rvli_gather_forward(g->t, rvli_root(g->t));
     g->unit = root(g);
+    g->dictionary_users = 1;
     rvli_value *hidden = rvli_program_call(g, RVLI_ENTRY_MODEL, NULL, 0);
     rvli_checkpoint_sent(g);
     drop_before_layers(g);
@@ -184,8 +217,9 @@ void rvli_graph_forward(rvli_graph *g)
 /* The unit has all its gradients. */
 static void leave(rvli_graph *g, uint32_t unit)
 {
-    if (unit == root(g))
+    if (unit == root(g) || g->left)
         return;
+    g->left = true;
     rvli_reduce(g->t, &g->t->units[unit]);
     rvli_tape_between(&g->t->tape);
 }
@@ -193,8 +227,15 @@ static void leave(rvli_graph *g, uint32_t unit)
 void rvli_graph_enter(rvli_graph *g, uint32_t unit)
 {
     rvli_training *t = g->t;
+    bool between = unit == root(g) && g->unit != root(g) && g->unit > 0 && g->last != NULL;
+    if (between) { /* the root's node stands between two layers */
+        leave(g, g->unit);
+        t->at = unit;
+        return;
+    }
     while (g->unit != unit && !g->stopped) {
         leave(g, g->unit);
+        g->left = false;
         /* behind the first layer the root comes again, for the embedding */
         g->unit = g->unit > 0 ? g->unit - 1 : root(g);
         if (g->unit != root(g))

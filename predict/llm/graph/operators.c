@@ -24,6 +24,8 @@ typedef struct elementwise {
 static const elementwise table[] = {
     [RVLI_OP_SQUARE] = {INPUT, 3}, /* power of one less, times two, times the gradient */
     [RVLI_OP_RSQRT] = {OUTPUT, 3}, /* cube, half of the gradient, their product */
+    [RVLI_OP_SQRT] = {OUTPUT, 2},  /* twice the output, the quotient by it */
+    [RVLI_OP_POWER] = {INPUT, 3},  /* the same, from the input */
     [RVLI_OP_SHIFT] = {NOTHING, 0},      [RVLI_OP_SCALE] = {NOTHING, 1},
     [RVLI_OP_NEGATE] = {NOTHING, 1},     [RVLI_OP_SILU] = {INPUT, 1},
     [RVLI_OP_GELU] = {INPUT, 1},         [RVLI_OP_SIGMOID] = {OUTPUT, 1},
@@ -458,11 +460,10 @@ static void embed_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
         rvli_work(g, RVLI_FULL * segments * gradient->shape.width);
 }
 
-rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight)
+rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight, uint64_t width)
 {
     if (weight == NULL)
         return NULL;
-    uint64_t width = g->t->model->dim[RVLI_DIM_HIDDEN];
     const rvli_shape shape = {.elements = g->t->tokens * width,
                               .width = width,
                               .element_bytes = (uint8_t)rvli_flow_bytes(g->t),
@@ -546,6 +547,7 @@ static rvli_value *type_as(rvli_graph *g, rvli_value *const *x)
 
 ELEMENTWISE(square, RVLI_OP_SQUARE)
 ELEMENTWISE(rsqrt, RVLI_OP_RSQRT)
+ELEMENTWISE(power, RVLI_OP_POWER)
 ELEMENTWISE(silu, RVLI_OP_SILU)
 ELEMENTWISE(gelu, RVLI_OP_GELU)
 ELEMENTWISE(relu, RVLI_OP_RELU)
@@ -559,6 +561,7 @@ static const rvli_operator operators[] = {
     RVLI_OPERATOR("type_as", 2, type_as),
     RVLI_OPERATOR("square", 1, square),
     RVLI_OPERATOR("rsqrt", 1, rsqrt),
+    RVLI_OPERATOR("power", 1, power),
     RVLI_OPERATOR("silu", 1, silu),
     RVLI_OPERATOR("gelu", 1, gelu),
     RVLI_OPERATOR("relu", 1, relu),
@@ -613,6 +616,8 @@ static const rvli_operator *const tables[] = {
     rvli_delta_operators,
     rvli_scan_operators,
     rvli_sinks_operators,
+    rvli_shared_operators,
+    rvli_stream_operators,
     rvli_model_operators,
 };
 

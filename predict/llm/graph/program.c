@@ -157,7 +157,8 @@ static int find_held(rvli_text_word name)
     } all[] = {{"cos", RVLI_HELD_COSINE},
                {"sin", RVLI_HELD_SINE},
                {"freqs_cis", RVLI_HELD_COSINE},
-               {"attention_mask", RVLI_HELD_MASK}};
+               {"attention_mask", RVLI_HELD_MASK},
+               {"per_layer_input", RVLI_HELD_EMBEDDING}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (rvli_word_is(name, all[i].name))
             return all[i].held;
@@ -356,12 +357,20 @@ static void read_if(reader *r, rvli_statement *statement, int indentation)
 
 static void read_for(reader *r, rvli_statement *statement, int indentation)
 {
-    bool chunks = take_word(r, "chunk");
-    statement->kind = chunks ? RVLI_CHUNKS : RVLI_FOR;
-    if (!chunks)
-        expect(r, "layer");
+    static const struct {
+        rvli_statement_kind kind;
+        const char *one, *all;
+    } loops[] = {{RVLI_CHUNKS, "chunk", "chunks"},
+                 {RVLI_STREAMS, "stream", "streams"},
+                 {RVLI_FOR, "layer", "layers"}};
+    size_t i = 0;
+    while (i < sizeof loops / sizeof loops[0] - 1 && !take_word(r, loops[i].one))
+        i++;
+    if (i == sizeof loops / sizeof loops[0] - 1)
+        expect(r, loops[i].one);
+    statement->kind = loops[i].kind;
     expect(r, "in");
-    expect(r, chunks ? "chunks" : "layers");
+    expect(r, loops[i].all);
     expect(r, ":");
     end_line(r);
     statement->then = read_block(r, indentation);

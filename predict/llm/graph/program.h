@@ -54,8 +54,9 @@ typedef enum rvli_statement_kind {
     RVLI_ASSIGN,
     RVLI_RETURN,
     RVLI_IF,
-    RVLI_FOR,   /* all layers */
-    RVLI_CHUNKS /* all chunks of a sequence */
+    RVLI_FOR,    /* all layers */
+    RVLI_CHUNKS, /* all chunks of a sequence */
+    RVLI_STREAMS /* all streams but the first */
 } rvli_statement_kind;
 
 #define RVLI_NO_STATEMENT UINT16_MAX
@@ -93,7 +94,7 @@ struct rvli_program {
 void rvli_program_read(rvli_program *program, const rvli_training *t, const char *const *texts,
                        size_t text_count);
 
-/* The texts of a family; their number. 0: this way does not have it. */
+/* The texts of a family; their number. */
 size_t rvli_texts_of(const char *type, const char **texts_out);
 #define RVLI_TEXTS_MAX 6
 

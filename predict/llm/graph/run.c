@@ -216,6 +216,15 @@ static void run_chunks(scope *s, const rvli_statement *statement)
         run_block(s, statement->then);
 }
 
+static void run_streams(scope *s, const rvli_statement *statement)
+{
+    uint64_t count = s->g->t->model->dim[RVLI_DIM_ALTUP_COUNT];
+    for (uint32_t i = 1; i < count && !s->g->stopped; i++) {
+        s->g->stream = i;
+        run_block(s, statement->then);
+    }
+}
+
 static void run_statement(scope *s, const rvli_statement *statement)
 {
     switch (statement->kind) {
@@ -240,6 +249,9 @@ static void run_statement(scope *s, const rvli_statement *statement)
         break;
     case RVLI_CHUNKS:
         run_chunks(s, statement);
+        break;
+    case RVLI_STREAMS:
+        run_streams(s, statement);
         break;
     }
 }

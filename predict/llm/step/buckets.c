@@ -128,70 +128,12 @@ static void fill(filling *f, const rvli_parameter *parameter)
         f->t->closes_bucket = parameter;
 }
 
-static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
-{
-    if (unit->by_role[role] != 0)
-        fill(f, &f->t->parameters[unit->by_role[role] - 1]);
-}
-
-/* Those without a role, the last first. */
-static void fill_others(filling *f, const rvli_unit *unit)
-{
-    for (uint32_t i = unit->count; i > 0; i--) {
-        const rvli_parameter *parameter = rvli_parameter_of(f->t, unit, i - 1);
-        if (parameter->role == RVLI_ROLE_OTHER)
-            fill(f, parameter);
-    }
-}
-
-/* A layer's, as the backward pass has them. */
-static void fill_layer(filling *f, rvli_unit *unit)
-{
-    static const rvli_role order[] = {RVLI_ROLE_PER_LAYER_PROJECTION,
-                                      RVLI_ROLE_PER_LAYER_GATE,
-                                      RVLI_ROLE_NORM_BEHIND_MLP,
-                                      RVLI_ROLE_EXPERTS_DOWN,
-                                      RVLI_ROLE_EXPERTS_UP,
-                                      RVLI_ROLE_DOWN,
-                                      RVLI_ROLE_UP,
-                                      RVLI_ROLE_GATE,
-                                      RVLI_ROLE_ROUTER,
-                                      RVLI_ROLE_NORM_BEFORE_MLP,
-                                      RVLI_ROLE_NORM_BEHIND_ATTENTION,
-                                      RVLI_ROLE_O,
-                                      RVLI_ROLE_V,
-                                      RVLI_ROLE_K_NORM,
-                                      RVLI_ROLE_K,
-                                      RVLI_ROLE_Q_NORM,
-                                      RVLI_ROLE_Q,
-                                      RVLI_ROLE_NORM_BEFORE_ATTENTION};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (order[i] == RVLI_ROLE_NORM_BEFORE_MLP)
-            fill_others(f, unit);
-        fill_role(f, unit, order[i]);
-    }
-}
-
 /* As the first backward pass has had them. */
 static void fill_in_order(filling *f)
 {
     const rvli_graph *g = f->t->graph;
     for (uint32_t i = 0; i < g->order_count; i++)
         fill(f, &f->t->parameters[g->order[i]]);
-}
-
-static void fill_by_roles(filling *f)
-{
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_HEAD);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_LAST_NORM);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_UNEMBED_STREAMS);
-    for (uint32_t layer = f->t->model->layers; layer > 0; layer--)
-        fill_layer(f, &f->t->units[layer - 1]);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBED_STREAMS);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS_NORM);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDINGS);
-    fill_role(f, rvli_root(f->t), RVLI_ROLE_EMBEDDING);
 }
 
 void rvli_buckets_rebuild(rvli_training *t)
@@ -203,13 +145,11 @@ void rvli_buckets_rebuild(rvli_training *t)
     memset(t->first_bucket, 0, sizeof t->first_bucket);
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
         rvli_buckets_release(t);
-    if (t->graph != NULL)
-        fill_in_order(&f);
-    else
-        fill_by_roles(&f);
+    fill_in_order(&f);
     close_bucket(&f, &f.usual); /* what is left */
     close_bucket(&f, &f.in_full);
 }
+
 void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter)
 {
     if (t->held_bucket[1] != NULL && parameter == t->closes_bucket)

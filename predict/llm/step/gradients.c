@@ -49,43 +49,6 @@ static uint64_t partial_sums(uint64_t rows, uint64_t width)
     return blocks > 1 ? RVLI_FULL * width * blocks * columns : 0;
 }
 
-static void make(rvli_training *t, rvli_parameter *parameter)
-{
-    if (!parameter->trained)
-        return;
-    rvli_block made =
-        rvli_take(&t->tape, RVL_MODEL_GRADIENTS, parameter->element_bytes * parameter->elements);
-    if (parameter->gradient == NULL)
-        parameter->gradient = made;
-    else
-        rvli_release(t, &made); /* added to what is there */
-    rvli_buckets_ready(t, parameter);
-}
-
-void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role)
-{
-    if (unit->by_role[role] != 0)
-        make(t, &t->parameters[unit->by_role[role] - 1]);
-}
-
-void rvli_gradient_others(rvli_training *t, rvli_unit *unit)
-{
-    for (uint32_t i = 0; i < unit->count; i++) {
-        rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
-        if (parameter->role == RVLI_ROLE_OTHER)
-            make(t, parameter);
-    }
-}
-
-void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
-                          uint64_t width)
-{
-    if (unit->by_role[role] == 0 || !t->parameters[unit->by_role[role] - 1].trained)
-        return;
-    rvli_gradient(t, unit, role);
-    rvli_rows_summed(t, rows, width);
-}
-
 void rvli_rows_summed(rvli_training *t, uint64_t rows, uint64_t width)
 {
     rvli_block sums = rvli_activation(t, partial_sums(rows, width));

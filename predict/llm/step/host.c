@@ -32,11 +32,16 @@ static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *para
     return copied ? bytes + RVLI_FULL * elements : bytes;
 }
 
+static bool has(const rvli_training *t, uint64_t feature)
+{
+    return (t->model->features & feature) != 0;
+}
+
 /* What a layer gets: its streams are one tensor, its embeddings another. */
 static uint64_t inputs_on_host(const rvli_training *t)
 {
     const uint64_t *dim = t->model->dim;
-    uint64_t streams = rvli_has_streams(t) ? dim[RVLI_DIM_ALTUP_COUNT] : 1;
+    uint64_t streams = has(t, RVLI_ALTUP) ? dim[RVLI_DIM_ALTUP_COUNT] : 1;
     return t->model->layers *
            (rvli_pinned_bytes(RVLI_HALF * t->tokens * streams * dim[RVLI_DIM_HIDDEN]) +
             rvli_pinned_bytes(RVLI_HALF * t->tokens * dim[RVLI_DIM_PER_LAYER]));
@@ -50,10 +55,10 @@ static uint64_t ends_on_host(const rvli_training *t)
     const uint64_t *dim = t->model->dim;
     uint64_t hidden = t->tokens * dim[RVLI_DIM_HIDDEN];
     uint64_t all = t->tokens * dim[RVLI_DIM_PER_LAYER_ALL];
-    uint64_t others = rvli_has_streams(t) ? dim[RVLI_DIM_ALTUP_COUNT] - 1 : 0;
-    uint64_t norm = rvli_has_per_layer(t) ? 2 * rvli_pinned_bytes(RVLI_FULL * all) +
-                                                rvli_pinned_bytes(RVLI_HALF * hidden)
-                                          : 0;
+    uint64_t others = has(t, RVLI_ALTUP) ? dim[RVLI_DIM_ALTUP_COUNT] - 1 : 0;
+    uint64_t norm = has(t, RVLI_PER_LAYER) ? 2 * rvli_pinned_bytes(RVLI_FULL * all) +
+                                                 rvli_pinned_bytes(RVLI_HALF * hidden)
+                                           : 0;
     return norm +
            2 * others *
                (3 * rvli_pinned_bytes(RVLI_HALF * hidden) + rvli_pinned_bytes(RVLI_FULL * hidden));
@@ -64,12 +69,12 @@ static uint64_t kept_on_host(const rvli_training *t)
 {
     uint64_t hidden = t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
     uint64_t logits = t->tokens * t->model->dim[RVLI_DIM_VOCABULARY];
-    bool in_full = (t->model->features & RVLI_NORM_IN_FULL) != 0;
+    bool in_full = has(t, RVLI_NORM_IN_FULL);
     uint64_t normed =
         rvli_is_frozen(t) ? 0 : rvli_pinned_bytes((in_full ? RVLI_FULL : RVLI_HALF) * hidden);
     if (!rvli_is_offloaded(t))
         return 0;
-    bool capped = (t->model->features & RVLI_CAPPED_LOGITS) != 0;
+    bool capped = has(t, RVLI_CAPPED_LOGITS);
     return inputs_on_host(t) + ends_on_host(t) + rvli_pinned_bytes(RVLI_FULL * hidden) + normed +
            rvli_pinned_bytes(RVLI_FULL * t->tokens) + rvli_pinned_bytes(RVLI_FULL * logits) +
            rvli_pinned_bytes(capped ? RVLI_HALF * logits : 0);

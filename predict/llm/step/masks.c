@@ -3,9 +3,6 @@
  * What tokens see, where kernels cannot work it out (transformers/masking_utils.py): a byte for
  * each pair of tokens, or bf16 of all sequences for attention by plain operations. Layers with a
  * window have one of their own. Qwen's sparse models make that one even if no layer has a window.
- *
- * The module's forward pass holds masks until it returns. Layers that are computed again need them
- * until the first of their kind is done.
  */
 #include <string.h>
 
@@ -56,26 +53,4 @@ void rvli_masks_make(rvli_training *t)
         return;
     rvli_block inside = window_mask(t);
     t->masks[1] = is_plain(t) ? rvli_next(t, plain, &inside) : inside;
-}
-
-void rvli_masks_returned(rvli_training *t)
-{
-    bool again = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    rvli_leave(t, &t->masks[0], again);
-    rvli_leave(t, &t->masks[1], again && rvli_has_layers(t->model, RVLI_LAYER_WINDOW));
-}
-
-void rvli_masks_layer_done(rvli_training *t, uint32_t number)
-{
-    bool needed[2] = {false, false};
-    for (uint32_t lower = 0; lower < number; lower++)
-        needed[rvli_layer_is(t->model, lower, RVLI_LAYER_WINDOW)] = true;
-    for (int i = 0; i < 2; i++)
-        rvli_leave(t, &t->masks[i], needed[i]);
-}
-
-void rvli_masks_done(rvli_training *t)
-{
-    for (int i = 0; i < 2; i++)
-        rvli_release(t, &t->masks[i]);
 }

@@ -96,6 +96,20 @@ static const named_role roles[] = {
     {"model.per_layer_projection_norm.weight", RVLI_ROLE_EMBEDDINGS_NORM},
     {LAYER "per_layer_input_gate.weight", RVLI_ROLE_PER_LAYER_GATE},
     {LAYER "per_layer_projection.weight", RVLI_ROLE_PER_LAYER_PROJECTION},
+    {LAYER "post_per_layer_input_norm.weight", RVLI_ROLE_PER_LAYER_NORM},
+    {LAYER "mlp.gate.scale", RVLI_ROLE_ROUTER_SCALE},
+    {LAYER "mlp.gate.per_expert_scale", RVLI_ROLE_EXPERT_SCALE},
+    {LAYER "post_feedforward_layernorm_1.weight", RVLI_ROLE_NORM_BEHIND_MLP_ALONE},
+    {LAYER "pre_feedforward_layernorm_2.weight", RVLI_ROLE_NORM_BEFORE_EXPERTS},
+    {LAYER "post_feedforward_layernorm_2.weight", RVLI_ROLE_NORM_BEHIND_EXPERTS},
+    {LAYER "altup.router_norm.weight", RVLI_ROLE_ROUTER_NORM},
+    {LAYER "altup.modality_router.weight", RVLI_ROLE_MODALITIES},
+    {LAYER "altup.prediction_coefs.weight", RVLI_ROLE_PREDICTION},
+    {LAYER "altup.correction_coefs.weight", RVLI_ROLE_CORRECTION},
+    {LAYER "altup.correct_output_scale", RVLI_ROLE_CORRECT_SCALE},
+    {LAYER "laurel.linear_left.weight", RVLI_ROLE_LAUREL_LEFT},
+    {LAYER "laurel.linear_right.weight", RVLI_ROLE_LAUREL_RIGHT},
+    {LAYER "laurel.post_laurel_norm.weight", RVLI_ROLE_LAUREL_NORM},
     {"model.altup_projections.weight", RVLI_ROLE_EMBED_STREAMS},
     {"model.altup_unembed_projections.weight", RVLI_ROLE_UNEMBED_STREAMS},
 };
@@ -105,7 +119,8 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     bool behind = (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
     if (behind && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
         return RVLI_ROLE_NORM_BEHIND_ATTENTION;
-    if (rvli_has_beside(t) && strncmp(pattern, EXPERT, sizeof EXPERT - 1) == 0)
+    bool beside = (t->model->features & RVLI_LAYER_SCALE) != 0;
+    if (beside && strncmp(pattern, EXPERT, sizeof EXPERT - 1) == 0)
         return strcmp(pattern, EXPERT "down_proj.weight") == 0 ? RVLI_ROLE_EXPERTS_DOWN
                                                                : RVLI_ROLE_EXPERTS_UP;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
@@ -235,11 +250,8 @@ static bool is_buffer(const rvli_tensor *tensor)
            strcmp(tensor->pattern, LAYER "layer_scalar") == 0;
 }
 
-static void take(void *user, const rvli_tensor *tensor)
+static void take_one(rvli_training *t, const rvli_tensor *tensor)
 {
-    rvli_training *t = user;
-    if (is_buffer(tensor))
-        return;
     bool in_layer = tensor->layer != RVL_MODEL_NO_LAYER;
     rvli_unit *unit = in_layer ? &t->units[tensor->layer] : rvli_root(t);
     rvli_role role = role_of(t, tensor->pattern);
@@ -262,6 +274,27 @@ static void take(void *user, const rvli_tensor *tensor)
     put_before_adapter(t, unit, role);
     put_before_router(t, unit, tensor, role);
     take_adapter(t, unit, role, tensor);
+}
+
+/* Projections of streams are a matrix for each in the module. */
+static uint64_t part_count(const rvli_training *t, const rvli_tensor *tensor)
+{
+    rvli_role role = role_of(t, tensor->pattern);
+    bool streams = role == RVLI_ROLE_EMBED_STREAMS || role == RVLI_ROLE_UNEMBED_STREAMS;
+    return streams ? t->model->dim[RVLI_DIM_ALTUP_COUNT] - 1 : 1;
+}
+
+static void take(void *user, const rvli_tensor *tensor)
+{
+    rvli_training *t = user;
+    if (is_buffer(tensor))
+        return;
+    uint64_t parts = part_count(t, tensor);
+    rvli_tensor part = *tensor;
+    for (uint64_t i = 0; i < parts && !t->tape.failed; i++) {
+        part.rows = tensor->rows / parts;
+        take_one(t, &part);
+    }
 }
 
 /* Falcon-H1's modules come in another order than all others': MLP, Mamba, attention, norms. */

@@ -96,7 +96,7 @@ static void attend(rvli_training *t, answer *a, uint64_t step)
     join(t, a, full);
 }
 
-void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept)
+void rvli_ring_forward(rvli_training *t, rvli_attended *attended, bool kept)
 {
     uint64_t ranks = t->options->cp;
     answer a = {0};
@@ -113,14 +113,14 @@ void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept)
         rvli_release(t, &again); /* all have been gathered */
         attend(t, &a, step);
     }
-    layer->attended = rvli_activation(t, q_bytes(t));
-    layer->sums = a.sums;
+    attended->output = rvli_activation(t, q_bytes(t));
+    attended->sums = a.sums;
     rvli_release(t, &gathered);
     rvli_release(t, &a.part);
     rvli_release(t, &a.part_sums);
     rvli_release(t, &a.whole);
     if (!kept)
-        rvli_release(t, &layer->sums);
+        rvli_release(t, &attended->sums);
 }
 
 /* ---- Backward ---- */
@@ -186,7 +186,7 @@ static void first_step(rvli_training *t, travelling *g, rvli_attention_gradients
     g->arrived = rvli_activation(t, 4 * kv_bytes(t));
 }
 
-void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
                         rvli_attention_gradients *gradients_out)
 {
     uint64_t ranks = t->options->cp;
@@ -217,9 +217,7 @@ void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
     gradients_out->q = rvli_next(t, q_bytes(t), &sum.q);
     gradients_out->v = rvli_activation(t, 2 * kv_bytes(t)); /* those of k are beside it */
     drop(t, &of);
-    rvli_block *all[] = {&asked,     &half_sums, &gathered,        &g.sent,
-                         &g.arrived, &g.before,  of_attended,      &layer->q,
-                         &layer->k,  &layer->v,  &layer->attended, &layer->sums};
+    rvli_block *all[] = {&asked, &half_sums, &gathered, &g.sent, &g.arrived, &g.before, of_output};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }

@@ -108,49 +108,49 @@ typedef struct whole {
     rvli_block repeated_k; /* for each head of q */
 } whole;
 
-static void math_scores(rvli_training *t, rvli_layer *layer, whole *w)
+static void math_scores(rvli_training *t, rvli_attended *a, whole *w)
 {
     bool grouped = is_grouped(t);
     w->repeated_k = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
-    layer->wide_v = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
+    a->wide_v = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
     rvli_block scaled_k = rvli_activation(t, RVLI_FULL * q_elements(t));
-    layer->wide_q = rvli_activation(t, RVLI_FULL * q_elements(t));
+    a->wide_q = rvli_activation(t, RVLI_FULL * q_elements(t));
     /* Heads that were repeated lie as the product needs them. */
-    layer->wide_k = grouped ? scaled_k : rvli_activation(t, RVLI_FULL * q_elements(t));
+    a->wide_k = grouped ? scaled_k : rvli_activation(t, RVLI_FULL * q_elements(t));
     rvli_block plain = rvli_activation(t, RVLI_FULL * scores(t));
     if (!grouped)
         rvli_release(t, &scaled_k);
     rvli_block masked = rvli_activation(t, RVLI_FULL * scores(t));
     rvli_release(t, &plain);
-    layer->softmax = rvli_activation(t, RVLI_FULL * scores(t));
+    a->softmax = rvli_activation(t, RVLI_FULL * scores(t));
     find_empty_rows(t);
     rvli_release(t, &masked);
 }
 
-static void drop_kept_by_math(rvli_training *t, rvli_layer *layer)
+static void drop_kept_by_math(rvli_training *t, rvli_attended *a)
 {
-    rvli_release(t, &layer->wide_q);
-    rvli_release(t, &layer->wide_k);
-    rvli_release(t, &layer->wide_v);
-    rvli_release(t, &layer->softmax);
+    rvli_release(t, &a->wide_q);
+    rvli_release(t, &a->wide_k);
+    rvli_release(t, &a->wide_v);
+    rvli_release(t, &a->softmax);
 }
 
-static void math_forward(rvli_training *t, rvli_layer *layer, bool kept)
+static void math_forward(rvli_training *t, rvli_attended *a, bool kept)
 {
     whole w = {.q = rvli_activation(t, RVLI_FULL * q_elements(t)),
                .k = rvli_activation(t, RVLI_FULL * kv_elements(t)),
                .v = rvli_activation(t, RVLI_FULL * kv_elements(t)),
                .scaled_q = rvli_activation(t, RVLI_FULL * q_elements(t))};
     w.mask = causal_mask(t);
-    math_scores(t, layer, &w);
+    math_scores(t, a, &w);
     rvli_block half = rvli_activation(t, RVLI_HALF * scores(t));
     if (!is_grouped(t))
-        layer->wide_v = rvli_activation(t, RVLI_FULL * kv_elements(t));
+        a->wide_v = rvli_activation(t, RVLI_FULL * kv_elements(t));
     rvli_block full = rvli_activation(t, RVLI_FULL * q_elements(t));
     rvli_block output = rvli_activation(t, RVLI_HALF * q_elements(t));
     rvli_release(t, &full);
     if (!kept)
-        drop_kept_by_math(t, layer);
+        drop_kept_by_math(t, a);
     rvli_release(t, &w.repeated_k);
     rvli_release(t, &w.scaled_q);
     rvli_release(t, &w.mask);
@@ -158,7 +158,7 @@ static void math_forward(rvli_training *t, rvli_layer *layer, bool kept)
     rvli_release(t, &w.k);
     rvli_release(t, &w.q);
     rvli_release(t, &half);
-    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t)); /* tokens first */
+    a->output = rvli_activation(t, RVLI_HALF * q_elements(t)); /* tokens first */
     rvli_release(t, &output);
 }
 
@@ -181,28 +181,28 @@ static rvli_block to_half(rvli_training *t, uint64_t elements, rvli_block *full)
     return half;
 }
 
-static void math_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+static void math_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
                           rvli_attention_gradients *gradients_out)
 {
     uint64_t wide = RVLI_FULL * q_elements(t), all = RVLI_FULL * scores(t);
-    rvli_release(t, &layer->attended);
+    rvli_release(t, &a->output);
     rvli_block full = rvli_activation(t, wide);
-    rvli_release(t, of_attended);
+    rvli_release(t, of_output);
     rvli_block contiguous = rvli_activation(t, wide);
     rvli_release(t, &full);
     rvli_block of_v = rvli_activation(t, wide);
     rvli_block of_softmax = rvli_activation(t, all);
     rvli_release(t, &contiguous);
-    rvli_release(t, &layer->wide_v);
+    rvli_release(t, &a->wide_v);
     rvli_block of_scores = rvli_activation(t, all);
     rvli_block passing = rvli_activation(t, all);
     rvli_release(t, &passing);
     rvli_release(t, &of_softmax);
-    rvli_release(t, &layer->softmax);
+    rvli_release(t, &a->softmax);
     rvli_block of_scaled_k = rvli_activation(t, wide);
     rvli_block of_scaled_q = rvli_activation(t, wide);
     rvli_release(t, &of_scores);
-    drop_kept_by_math(t, layer);
+    drop_kept_by_math(t, a);
     rvli_block of_k = rvli_activation(t, wide);
     rvli_release(t, &of_scaled_k);
     of_v = sum_of_group(t, &of_v);
@@ -252,30 +252,6 @@ static void cudnn_works(rvli_training *t, bool masked)
     rvli_release(t, &of_q);
 }
 
-/* Where heads of q share k and v, those that attention got are copies. */
-static uint64_t attended_kv_bytes(const rvli_training *t, bool repeated)
-{
-    return RVLI_HALF * (repeated ? q_elements(t) : kv_elements(t));
-}
-
-/* The gradients of copies become those of what was copied. */
-static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
-{
-    rvli_block *each[] = {&of->v, &of->k};
-    for (int i = 0; i < 2; i++) {
-        rvli_block sum = rvli_activation(t, RVLI_HALF * kv_elements(t));
-        rvli_release(t, each[i]);
-        *each[i] = sum;
-    }
-}
-
-static void drop_copies(rvli_training *t, rvli_layer *layer)
-{
-    rvli_release(t, &layer->wide_k);
-    rvli_release(t, &layer->wide_v);
-    rvli_release(t, &layer->mask);
-}
-
 bool rvli_sdpa_repeats(const rvli_training *t)
 {
     return is_masked(t) || is_wide_head(t);
@@ -309,81 +285,18 @@ void rvli_sdpa_backward_works(rvli_training *t)
         cudnn_works(t, is_masked(t));
 }
 
-static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
-                            rvli_attention_gradients *gradients_out)
+/* ---- Without a kernel ---- */
+
+void rvli_sdpa_forward(rvli_training *t, rvli_attended *a, bool kept)
 {
-    bool repeated = rvli_sdpa_repeats(t);
-    gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
-    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, repeated));
-    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, repeated));
-    rvli_sdpa_backward_works(t);
-    rvli_release(t, of_attended);
-    rvli_release(t, &layer->k);
-    rvli_release(t, &layer->q);
-    rvli_release(t, &layer->v);
-    rvli_release(t, &layer->sums);
-    rvli_release(t, &layer->attended);
-    drop_copies(t, layer);
-    if (repeated && is_grouped(t))
-        copies_backward(t, gradients_out);
+    (rvli_is_ring(t) ? rvli_ring_forward : math_forward)(t, a, kept);
 }
 
-static void kernel_forward(rvli_training *t, rvli_layer *layer, bool kept)
-{
-    bool copied = rvli_sdpa_repeats(t) && is_grouped(t) &&
-                  rvli_kv_heads_here(t) > 1; /* one is repeated as a view */
-    layer->wide_k = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
-    layer->wide_v = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
-    layer->mask = rvli_activation(t, rvli_sdpa_mask_bytes(t));
-    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
-    layer->sums = rvli_activation(t, sums_bytes(t));
-    rvli_sdpa_forward_works(t);
-    if (!kept) {
-        rvli_release(t, &layer->sums);
-        drop_copies(t, layer);
-    }
-}
-
-/* ---- Any ---- */
-
-static bool is_math(const rvli_training *t)
-{
-    return t->options->attention == RVL_MODEL_ATTENTION_MATH;
-}
-
-void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
-{
-    if (rvli_is_ring(t)) {
-        rvli_ring_forward(t, layer, kept);
-        return;
-    }
-    if (is_math(t)) {
-        math_forward(t, layer, kept);
-        return;
-    }
-    kernel_forward(t, layer, kept);
-}
-
-void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
-{
-    if (!kept)
-        rvli_release(t, &layer->attended);
-    bool by_kernel = kept && !is_math(t);
-    if (!by_kernel)
-        rvli_release(t, &layer->q);
-    if (!by_kernel || layer->wide_k != NULL) {
-        rvli_release(t, &layer->k);
-        rvli_release(t, &layer->v);
-    }
-}
-
-void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+void rvli_sdpa_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
                         rvli_attention_gradients *gradients_out)
 {
     if (rvli_is_ring(t))
-        rvli_ring_backward(t, layer, of_attended, gradients_out);
-    else if (is_math(t))
-        math_backward(t, layer, of_attended, gradients_out);
+        rvli_ring_backward(t, of_output, gradients_out);
     else
-        kernel_backward(t, layer, of_attended, gradients_out);
+        math_backward(t, a, of_output, gradients_out);
 }

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EMBEDDED_UNSORTED_MAX 3072
-#define EMBEDDED_ROWS_OF_THREAD 10
 #define STEPS_MAX 5
 #define INDEX_BYTES UINT64_C(8) /* of a token */
 
@@ -88,7 +86,7 @@ bool rvli_angles_are_wide(const rvli_training *t)
 }
 
 /* In fp32, and then in the type of the layers. */
-static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
+void rvli_rotary_make(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
@@ -111,120 +109,6 @@ static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
         rvli_release(t, &scaled[i]);
 }
 
-void rvli_rotary_make(rvli_training *t, rvli_block *rotary)
-{
-    make_rotary(t, rvli_rotary_width(t->model), rotary);
-}
-
-/* Masks, and what Gemma 3n and 4 make before their layers. Both have angles of two kinds. */
-static void make_before_layers(rvli_training *t)
-{
-    if (rvli_has_streams(t)) {
-        rvli_streams_begin(t);
-        make_rotary(t, rvli_rotary_width(t->model), t->streams.rotary);
-        return;
-    }
-    rvli_per_layer_make(t);
-    rvli_masks_make(t);
-    if (rvli_is_scaled(t))
-        make_rotary(t, t->model->dim[RVLI_DIM_WIDE_HEAD], t->streams.rotary);
-}
-
-static void forward(rvli_training *t)
-{
-    rvli_offload_begin(t);
-    rvli_gather_forward(t, rvli_root(t));
-    t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
-    if (t->model->features & RVLI_SCALED_INPUT) {
-        rvli_block scaled = rvli_activation(t, rvli_bytes_of(t->hidden));
-        rvli_release(t, &t->hidden);
-        t->hidden = scaled;
-    }
-    t->embedded = t->hidden;
-    make_before_layers(t);
-    make_rotary(t, rvli_rotary_width(t->model), t->rotary);
-    for (uint32_t layer = 0; layer < t->model->layers; layer++) {
-        rvli_offload_inputs(t, layer);
-        rvli_gather_forward(t, &t->units[layer]);
-        (rvli_has_streams(t) ? rvli_streams_layer_forward : rvli_layer_forward)(t, layer);
-        rvli_tape_between(&t->tape);
-    }
-    rvli_streams_end(t);
-    rvli_loss_forward(t);
-    rvli_tape_between(&t->tape);
-}
-
-/* A product's gradient is a transposed view, to which autograd does not add. */
-static bool is_head_product(const rvli_training *t)
-{
-    return t->options->loss == RVL_MODEL_LOSS_PLAIN ||
-           (t->options->loss == RVL_MODEL_LOSS_CHUNKED && t->options->loss_chunks == 1);
-}
-
-/* Many tokens are sorted, and summed in segments of which no more is known than how many there may
- * be (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
-static void sum_segments(rvli_training *t)
-{
-    uint64_t rows = t->model->dim[RVLI_DIM_VOCABULARY];
-    uint64_t segments = (t->tokens < rows ? t->tokens : rows) + t->tokens / EMBEDDED_ROWS_OF_THREAD;
-    if (t->tokens <= EMBEDDED_UNSORTED_MAX)
-        return;
-    rvli_block sums = rvli_activation(t, RVLI_FULL * segments * t->model->dim[RVLI_DIM_HIDDEN]);
-    rvli_release(t, &sums);
-}
-
-static void embedding_backward(rvli_training *t)
-{
-    rvli_unit *root = rvli_root(t);
-    rvli_parameter *embedding = &t->parameters[root->by_role[RVLI_ROLE_EMBEDDING] - 1];
-    if (t->model->features & RVLI_SCALED_INPUT) {
-        rvli_block of_embedded = rvli_activation(t, rvli_bytes_of(t->flow));
-        rvli_release(t, &t->flow);
-        t->flow = of_embedded;
-    }
-    rvli_block of_head = embedding->gradient; /* NULL: not tied */
-    embedding->gradient = NULL;
-    rvli_gradient(t, root, RVLI_ROLE_EMBEDDING);
-    sum_segments(t);
-    rvli_release(t, &t->flow);
-    if (of_head == NULL)
-        return;
-    rvli_block sum = of_head;
-    if (is_head_product(t)) {
-        sum = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * embedding->elements);
-        rvli_release(t, &of_head);
-    }
-    rvli_release(t, &embedding->gradient);
-    embedding->gradient = sum;
-}
-
-static void backward(rvli_training *t)
-{
-    uint32_t layers = t->model->layers;
-    rvli_gather_backward(t, rvli_root(t), &t->units[layers - 1]);
-    rvli_loss_backward(t);
-    rvli_streams_end_backward(t);
-    for (uint32_t layer = layers; layer > 0; layer--) {
-        rvli_unit *unit = &t->units[layer - 1];
-        rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
-        (rvli_has_streams(t) ? rvli_streams_layer_backward : rvli_layer_backward)(t, layer - 1);
-        rvli_reduce(t, unit);
-        rvli_per_layer_layer_done(t, layer - 1);
-        rvli_tape_between(&t->tape);
-    }
-    rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]);
-    rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
-    rvli_masks_done(t);
-    rvli_streams_begin_backward(t);
-    if (!rvli_has_streams(t))
-        rvli_per_layer_backward(t);
-    embedding_backward(t);
-    rvli_fetch_end(t);
-    rvli_reduce(t, rvli_root(t));
-    rvli_release(t, &t->reduce_input);
-    rvli_buckets_release(t);
-}
-
 static void zero_gradients(rvli_training *t)
 {
     for (uint32_t i = 0; i < t->parameter_count; i++)
@@ -240,13 +124,8 @@ static void step(rvli_training *t, rvli_trained *trained)
     for (uint32_t pass = 0; pass == 0 || pass < t->options->accumulate; pass++) {
         if (pass == 1)
             rvli_buckets_rebuild(t);
-        if (t->graph != NULL) {
-            rvli_graph_forward(t->graph);
-            rvli_graph_backward(t->graph);
-        } else {
-            forward(t);
-            backward(t);
-        }
+        rvli_graph_forward(t->graph);
+        rvli_graph_backward(t->graph);
     }
     rvli_tape_watch(&t->tape, &trained->update);
     rvli_tape_between(&t->tape);
@@ -262,7 +141,6 @@ static void end(rvli_training *t)
     rvli_graph_free(t->graph);
     free(t->parameters);
     free(t->units);
-    free(t->layers);
     free(t->chunks);
     rvli_tape_end(&t->tape);
 }
@@ -278,16 +156,15 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
                        .tokens = (uint64_t)shape->micro_batch * shape->seq_len,
                        .at = RVL_MODEL_NO_LAYER,
                        .units = calloc(model->layers + 1, sizeof(rvli_unit)),
-                       .layers = calloc(model->layers, sizeof(rvli_layer)),
                        .chunks = calloc((size_t)shape->loss_chunks + 1, sizeof(rvli_block))};
     rvli_tape_begin(&t.tape, shape->limit_bytes);
     rvli_tape_listen(&t.tape, listener);
-    t.tape.failed = t.units == NULL || t.layers == NULL || t.chunks == NULL;
+    t.tape.failed = t.units == NULL || t.chunks == NULL;
     if (!t.tape.failed)
         rvli_parameters_make(&t);
     if (!t.tape.failed)
         load(&t);
-    if (!t.tape.failed && rvli_is_derived(model)) {
+    if (!t.tape.failed) {
         t.graph = rvli_graph_make(&t);
         t.tape.failed = t.graph == NULL;
     }

@@ -26,9 +26,23 @@ typedef enum rvli_role {
     RVLI_ROLE_EMBEDDINGS_NORM,
     RVLI_ROLE_PER_LAYER_GATE, /* in a layer: around its embedding */
     RVLI_ROLE_PER_LAYER_PROJECTION,
-    RVLI_ROLE_EXPERTS_UP, /* beside an MLP */
+    RVLI_ROLE_PER_LAYER_NORM,
+    RVLI_ROLE_EXPERTS_UP, /* beside an MLP, with norms around both */
     RVLI_ROLE_EXPERTS_DOWN,
-    RVLI_ROLE_EMBED_STREAMS,
+    RVLI_ROLE_EXPERT_SCALE,
+    RVLI_ROLE_ROUTER_SCALE,
+    RVLI_ROLE_NORM_BEHIND_MLP_ALONE,
+    RVLI_ROLE_NORM_BEFORE_EXPERTS,
+    RVLI_ROLE_NORM_BEHIND_EXPERTS,
+    RVLI_ROLE_ROUTER_NORM, /* Gemma 3n: of what predicts and corrects streams */
+    RVLI_ROLE_MODALITIES,
+    RVLI_ROLE_PREDICTION,
+    RVLI_ROLE_CORRECTION,
+    RVLI_ROLE_CORRECT_SCALE,
+    RVLI_ROLE_LAUREL_LEFT, /* and around attention */
+    RVLI_ROLE_LAUREL_RIGHT,
+    RVLI_ROLE_LAUREL_NORM,
+    RVLI_ROLE_EMBED_STREAMS, /* the last of several, one after the other */
     RVLI_ROLE_UNEMBED_STREAMS,
     RVLI_ROLE_Q,
     RVLI_ROLE_Q_BIAS,
@@ -122,122 +136,15 @@ typedef struct rvli_unit {
     rvli_block reduced;                 /* the share of its gradients */
 } rvli_unit;
 
-/* What an RMSNorm keeps for its backward pass. */
-typedef struct rvli_norm {
-    rvli_block input;  /* in fp32; RVLI_LAYER_NORM: as it was given */
-    rvli_block mean;   /* of each row; of its squares where the scale is a power of that */
-    rvli_block scale;  /* of each row */
-    rvli_block normed; /* what the weight multiplies, in fp32 */
-} rvli_norm;
-
-/* What a layer keeps besides its blocks where hidden states are streams (Gemma 3n). */
-typedef struct rvli_layer_streams {
-    rvli_norm before; /* of what routes the streams, before the blocks */
-    rvli_block predicts;
-    rvli_block narrow; /* around attention */
-    rvli_norm behind_laurel;
-    rvli_norm behind;
-    rvli_block corrects;
-    rvli_block changes; /* for each stream */
-    rvli_block first;   /* of the corrected streams, which gates the token's embedding */
-    rvli_block scaled;
-    rvli_block gate;
-    rvli_block activated;
-    rvli_block product;
-    rvli_norm behind_embedding;
-    rvli_norm v_norm; /* without a weight */
-    rvli_block cut;   /* the gate without what is below a bound */
-    rvli_block of_embedding;
-} rvli_layer_streams;
-
-/* A stream that is made as large as the first. */
-typedef struct rvli_scaled {
-    rvli_block projected;
-    rvli_block product;
-} rvli_scaled;
-
-#define RVLI_STREAMS_MAX 64
-
-/* The same of the whole model. */
-typedef struct rvli_streams {
-    rvli_block embedded;
-    rvli_block embeddings; /* of all layers */
-    rvli_block of_embeddings;
-    rvli_norm norm;
-    rvli_scaled first[RVLI_STREAMS_MAX]; /* all streams but the first */
-    rvli_scaled last[RVLI_STREAMS_MAX];
-    rvli_block spread[RVLI_STREAMS_MAX]; /* what a list in Python holds until the end */
-    rvli_block streams;                  /* that the last layer gave */
-    rvli_block rotary[2];                /* of the other kind of layers */
-    rvli_block keys[2];                  /* that layers with and without a window share */
-    rvli_block values[2];
-    rvli_block of_keys[2];
-    rvli_block of_values[2];
-} rvli_streams;
-
-/* What the experts of a layer keep, of all tokens for each expert that they chose. */
-typedef struct rvli_experts {
-    rvli_block scores;
-    rvli_block indices; /* of the chosen */
-    rvli_block divided; /* their weights, by their sum */
-    rvli_block weights; /* as the experts get them */
-    rvli_block order;   /* of the chosen experts */
-    rvli_block places;  /* of tokens in this order */
-    rvli_block sorted_weights;
-    rvli_block of_weights; /* backward: of these */
-    rvli_block of_ordered; /* of their outputs in the tokens' order, or of all outputs */
-    rvli_block inverse;    /* of the order */
-    rvli_block selected;   /* what they get */
-    rvli_block up;         /* and gate */
-    rvli_block activated;
-    rvli_block product;
-    rvli_block given;
-} rvli_experts;
-
-/* What Gemma 4 keeps around experts that stand beside an MLP. */
-typedef struct rvli_beside {
-    rvli_norm behind_mlp;
-    rvli_norm router; /* without a weight */
-    rvli_block normed;
-    rvli_block input; /* of the router's product */
-    rvli_block values;
-    rvli_block before; /* the same, before they were divided */
-    rvli_block factors;
-    rvli_norm before_experts;
-    rvli_norm behind_experts;
-    rvli_block named[2]; /* what both norms gave, until the layer returns */
-} rvli_beside;
-
-/* What a decoder layer keeps. */
-typedef struct rvli_layer {
-    rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
-    rvli_layer_streams streams;
-    rvli_norm before_attention;
-    rvli_block attention_input;
-    rvli_norm q_norm;
-    rvli_norm k_norm;
-    rvli_block q;
-    rvli_block k;
-    rvli_block v;
-    rvli_block attended;
+/* What attention keeps by plain operations, or over parts of each sequence. */
+typedef struct rvli_attended {
+    rvli_block output;
     rvli_block sums;    /* of each row's exponentials, logarithms */
     rvli_block softmax; /* by math: of all scores */
     rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
-    rvli_block mask; /* with a window that ends before the sequence: in bf16 */
-    rvli_norm behind_attention;
-    rvli_norm before_mlp;
-    rvli_norm behind_mlp;
-    rvli_block mlp_input;
-    rvli_block gate;
-    rvli_block activated;
-    rvli_block up;
-    rvli_block product;
-    rvli_experts experts;
-    rvli_beside beside;
-    rvli_block middle; /* between attention and MLP, while it is needed */
-} rvli_layer;
+} rvli_attended;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
 typedef enum rvli_workspace_name {
@@ -247,8 +154,6 @@ typedef enum rvli_workspace_name {
     RVLI_WORKSPACE_RECOMPUTED_BIAS, /* recomputing, autograd's other thread runs the layers */
     RVLI_WORKSPACE_COUNT
 } rvli_workspace_name;
-
-enum { RVLI_ROTARY_COSINE, RVLI_ROTARY_SINE };
 
 /* What the program depends on, besides the model. */
 typedef struct rvli_training_shape {
@@ -273,7 +178,7 @@ typedef struct rvli_training_shape {
 struct rvli_graph;
 
 typedef struct rvli_training {
-    struct rvli_graph *graph; /* NULL: the files of this room have the family (graph/families.c) */
+    struct rvli_graph *graph; /* what runs the passes */
     const rvl_model *model;
     const rvli_training_shape *options;
     rvli_tape tape;
@@ -283,8 +188,7 @@ typedef struct rvli_training {
     uint32_t parameter_count;
     uint32_t parameter_room;
     rvli_unit *units; /* the layers, and the root behind them */
-    rvli_layer *layers;
-    uint32_t at; /* the layer that runs; RVL_MODEL_NO_LAYER: none does */
+    uint32_t at;      /* the layer that runs; RVL_MODEL_NO_LAYER: none does */
     rvli_block workspaces[RVLI_WORKSPACE_COUNT];
     rvli_block first_bucket[2];          /* of DDP, until its second pass: in fp32; all others */
     rvli_block held_bucket[2];           /* the same in that pass */
@@ -292,19 +196,9 @@ typedef struct rvli_training {
     bool bucket_reduced;                 /* and has come: held buckets go */
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
-    rvli_block rotary[2]; /* cosines and sines of the positions */
-    rvli_block masks[2];  /* of full attention, and of a window */
-    rvli_block hidden;    /* between layers, forward */
-    rvli_block embedded;  /* what the first layer got */
-    rvli_streams streams;
-    rvli_norm last_norm;
-    rvli_block last_hidden;
-    rvli_block log_probabilities;
-    rvli_block capped;  /* of logits with a cap: their tanh */
-    rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
-    rvli_block of_head; /* of a fused loss: the gradient of the head, until the backward pass */
-    rvli_block flow;    /* the gradient between layers, backward */
-    rvli_block fetched; /* from the host, for the node of autograd that runs, and the one before */
+    rvli_block masks[2]; /* of full attention, and of a window */
+    rvli_block *chunks;  /* of a chunked loss: gradients of their hidden states */
+    rvli_block fetched;  /* from the host, for the node of autograd that runs, and the one before */
     rvli_block fetched_before;
 } rvli_training;
 
@@ -319,7 +213,7 @@ typedef struct rvli_trained {
 /* ---- training.c: loading, steps ---- */
 
 /* Cosines and sines of one sequence's positions. */
-void rvli_rotary_make(rvli_training *t, rvli_block *rotary);
+void rvli_rotary_make(rvli_training *t, uint64_t width, rvli_block *rotary);
 /* Of each head, what has positions. */
 uint64_t rvli_rotary_width(const rvl_model *model);
 /* ERNIE's: they stay in fp32. */
@@ -367,27 +261,12 @@ static inline void rvli_release(rvli_training *t, rvli_block *block)
         rvli_buckets_release(t);
 }
 
-/* Python has dropped a tensor; what is kept stays. */
-static inline void rvli_leave(rvli_training *t, rvli_block *block, bool kept)
-{
-    if (!kept)
-        rvli_release(t, block);
-}
-
 /* What is worked out from a tensor that then goes. */
 static inline rvli_block rvli_next(rvli_training *t, uint64_t bytes, rvli_block *before)
 {
     rvli_block made = rvli_activation(t, bytes);
     rvli_release(t, before);
     return made;
-}
-
-/* A gradient that has been used, and what was kept for it. Recomputed tensors go first. */
-static inline void rvli_release_used(rvli_training *t, rvli_block *gradient, rvli_block *kept)
-{
-    bool recomputed = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    rvli_release(t, recomputed ? kept : gradient);
-    rvli_release(t, recomputed ? gradient : kept);
 }
 
 /* Bytes of an element of a share, and of its gradient. */
@@ -454,18 +333,6 @@ static inline uint64_t rvli_kv_heads_here(const rvli_training *t)
     return rvli_layer_kv_heads(t->model, t->at);
 }
 
-/* Gemma 3n's and 4's attention: q, k and v come in turn, and the last layers share keys. */
-static inline bool rvli_is_in_turn(const rvli_training *t)
-{
-    return (t->model->features & RVLI_V_NORM) != 0;
-}
-
-/* Gemma 4: a number multiplies what a layer gives. */
-static inline bool rvli_is_scaled(const rvli_training *t)
-{
-    return (t->model->features & RVLI_LAYER_SCALE) != 0;
-}
-
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
@@ -487,35 +354,8 @@ rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit,
 
 /* ---- gradients.c ---- */
 
-/* The gradient of a unit's parameter. It stays until the unit is reduced. */
-void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role);
-
-/* That of a vector is summed over rows, which takes memory for a moment. */
-void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
-                          uint64_t width);
-
 /* What the sum over rows takes for a moment. */
 void rvli_rows_summed(rvli_training *t, uint64_t rows, uint64_t width);
-
-/* Those of parameters without a role. */
-void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
-
-/* ---- norm.c ---- */
-
-/* A norm up to what is kept of it, which is before its output. */
-void rvli_norm_partial_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
-/* The same without a weight: to its output. */
-rvli_block rvli_norm_plain_forward(rvli_training *t, uint64_t rows, uint64_t width,
-                                   rvli_norm *kept);
-rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                    rvli_norm *kept, rvli_block gradient);
-
-/* Answers what it gives; kept: NULL where nothing is kept. */
-rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
-/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input; NULL: it was
- * added to that of the residual. */
-rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
-                              rvli_unit *unit, rvli_role role, rvli_block gradient);
 
 /* ---- nf4.c ---- */
 
@@ -531,36 +371,9 @@ rvli_nf4 rvli_nf4_forward(rvli_training *t, uint64_t elements);
 rvli_nf4 rvli_nf4_backward(rvli_training *t, uint64_t elements);
 void rvli_nf4_done(rvli_training *t, rvli_nf4 *nf4);
 
-/* ---- linear.c ---- */
-
-/* A gradient that several parts add up to, as autograd does: a first part that is a product is a
- * transposed view, to which it does not add in place. */
-typedef struct rvli_sum {
-    rvli_block block;
-    bool is_view;
-} rvli_sum;
-
-void rvli_add(rvli_training *t, rvli_sum *sum, rvli_block *part, bool is_product);
-
-rvli_block rvli_linear_forward(rvli_training *t, rvli_role role);
-/* Answers the gradient of its input. bias: RVLI_ROLE_OTHER: none. */
-rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role role, rvli_role bias);
-
-/* ---- attention.c, mlp.c: between their norm and what is added to the residual ---- */
-
-/* Answers the output; takes layer->attention_input. */
-rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept);
-/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input; NULL: it has
- * none. */
-rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
 /* ---- masks.c: what tokens see ---- */
 
 void rvli_masks_make(rvli_training *t);
-/* The module's forward pass is over; a layer's backward pass is; all are. */
-void rvli_masks_returned(rvli_training *t);
-void rvli_masks_layer_done(rvli_training *t, uint32_t number);
-void rvli_masks_done(rvli_training *t);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
@@ -579,12 +392,10 @@ uint64_t rvli_sdpa_sums_bytes(const rvli_training *t);
 void rvli_sdpa_forward_works(rvli_training *t);
 void rvli_sdpa_backward_works(rvli_training *t);
 
-/* Makes layer->attended from layer->q, k and v. */
-void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept);
-/* Behind the output projection: drops what nobody needs any more. */
-void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept);
-/* Takes the gradient of layer->attended. */
-void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+/* By plain operations, or over parts of each sequence: makes a->output. */
+void rvli_sdpa_forward(rvli_training *t, rvli_attended *a, bool kept);
+/* Takes the gradient of the output, and what is kept. */
+void rvli_sdpa_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
                         rvli_attention_gradients *gradients_out);
 
 /* ---- wide_heads.c: what efficient kernels work in for heads of more than 256 ---- */
@@ -592,74 +403,15 @@ void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 void rvli_wide_forward_works(rvli_training *t);
 void rvli_wide_backward_works(rvli_training *t);
 
-rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept);
-/* The same as of attention. */
-rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-
 /* ---- ring.c: attention of a rank that has a part of each sequence ---- */
 
 /* Whether it is so: PyTorch's context_parallel() beside FSDP2. */
 bool rvli_is_ring(const rvli_training *t);
 void rvli_ring_mask_make(rvli_training *t);
-void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
+void rvli_ring_forward(rvli_training *t, rvli_attended *a, bool kept);
 /* Of k and v there is one block, in the place of that of v. */
-void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
                         rvli_attention_gradients *gradients_out);
-
-/* ---- experts.c ---- */
-
-/* Answers the sum of what the chosen gave, and takes its gradient. */
-rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept);
-rvli_block rvli_experts_run_backward(rvli_training *t, uint32_t number, rvli_block of_output);
-/* All that is kept. */
-void rvli_experts_drop(rvli_training *t, rvli_experts *e);
-
-/* ---- beside.c: experts beside an MLP; else nothing happens ---- */
-
-bool rvli_has_beside(const rvli_training *t);
-/* Takes what the MLP gave, and answers the sum. */
-rvli_block rvli_beside_forward(rvli_training *t, uint32_t number, rvli_block given, bool kept);
-/* When the layer returns. */
-void rvli_beside_done(rvli_training *t, uint32_t number, bool kept);
-/* From the gradient of the sum to that of what the MLP gave. */
-rvli_block rvli_beside_backward(rvli_training *t, uint32_t number, rvli_block of_sum);
-
-/* ---- per_layer.c: an embedding of each token for each layer; else nothing happens ---- */
-
-bool rvli_has_per_layer(const rvli_training *t);
-/* Of all layers, from the embedded tokens. */
-void rvli_per_layer_make(rvli_training *t);
-/* Of the embedding of this layer: a gradient as large as those of all layers. */
-void rvli_per_layer_part_backward(rvli_training *t);
-/* Takes the gradient of all, and adds that of the embedded tokens to t->flow in place. */
-void rvli_per_layer_backward(rvli_training *t);
-/* Gemma 4: behind the MLP. Takes what the layer has so far, and answers what it gives. */
-rvli_block rvli_per_layer_forward(rvli_training *t, uint32_t number, rvli_block hidden, bool kept);
-/* From the gradient of the latter, t->flow, to that of the former. */
-void rvli_per_layer_layer_backward(rvli_training *t, uint32_t number);
-/* Behind the layer's backward pass. */
-void rvli_per_layer_layer_done(rvli_training *t, uint32_t number);
-
-/* ---- streams.c: Gemma 3n's hidden states; else nothing happens ---- */
-
-bool rvli_has_streams(const rvli_training *t);
-/* From t->hidden, the embedded tokens: embeddings for layers, masks, streams. */
-void rvli_streams_begin(rvli_training *t);
-void rvli_streams_layer_forward(rvli_training *t, uint32_t number);
-/* Behind the last layer; behind the last norm. */
-void rvli_streams_end(rvli_training *t);
-void rvli_streams_done(rvli_training *t);
-/* They take t->flow, and leave the gradient of what was before. */
-void rvli_streams_end_backward(rvli_training *t);
-void rvli_streams_layer_backward(rvli_training *t, uint32_t number);
-/* Where the backward pass first needs what a layer kept. */
-void rvli_streams_again(rvli_training *t, const rvli_unit *unit);
-void rvli_streams_begin_backward(rvli_training *t);
-
-/* ---- layer.c ---- */
-
-void rvli_layer_forward(rvli_training *t, uint32_t number);
-void rvli_layer_backward(rvli_training *t, uint32_t number);
 
 /* ---- sharding.c: FSDP2 around the units; without it nothing happens ---- */
 
@@ -669,13 +421,6 @@ void rvli_gather_backward(rvli_training *t, rvli_unit *unit, rvli_unit *next);
 void rvli_reshard_forward(rvli_training *t, rvli_unit *unit);
 void rvli_reshard(rvli_training *t, rvli_unit *unit);
 void rvli_reduce(rvli_training *t, rvli_unit *unit);
-
-/* ---- loss.c: head and loss ---- */
-
-/* How many tokens the fused loss takes at once: their logits are as large as the hidden states. */
-uint64_t rvli_loss_fused_tokens(const rvli_training *t);
-void rvli_loss_forward(rvli_training *t);
-void rvli_loss_backward(rvli_training *t);
 
 /* ---- buckets.c: of DDP ---- */
 
@@ -687,12 +432,8 @@ void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter);
 
 /* ---- offload.c: without --offload-activations nothing happens ---- */
 
-/* Before a forward pass; before each layer, and, with their number, behind the last one; when the
- * last norm has run; when the loss is known. */
+/* Before a forward pass. */
 void rvli_offload_begin(rvli_training *t);
-void rvli_offload_inputs(rvli_training *t, uint32_t number);
-void rvli_offload_last_inputs(rvli_training *t);
-void rvli_offload_end(rvli_training *t);
 
 /* Brings a tensor back; when its node has run, what the node before had goes; all goes at the end.
  */

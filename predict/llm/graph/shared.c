@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What layers get from outside of them besides hidden states (Gemma 3n and 4): an embedding of each
+ * token for each layer, and keys and values of other layers.
+ *
+ * A dictionary has the keys and values that the last layers of each kind made. The module's forward
+ * pass holds it until it returns, and each layer that is computed again holds it until it is done:
+ * then it has what was computed again.
+ */
+#include "predict/llm/graph/graph.h"
+
+/* ---- Embeddings of each layer ---- */
+
+static rvli_value *embed_tokens_per_layer(rvli_graph *g, rvli_value *const *arguments)
+{
+    (void)arguments;
+    rvli_value *weight = rvli_value_parameter(g, RVLI_ROLE_EMBEDDINGS);
+    rvli_value *tokens = rvli_op_embed(g, weight, g->t->model->dim[RVLI_DIM_PER_LAYER_ALL]);
+    rvli_value_release(g, weight);
+    return tokens;
+}
+
+/* Those of all layers, one after the other. */
+static rvli_value *by_layers(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.width = g->t->model->dim[RVLI_DIM_PER_LAYER];
+    return rvli_op_reshape(g, x[0], &shape);
+}
+
+/* That of the layer that comes next: a view, of which the gradient is as large as the whole. */
+static rvli_value *of_layer(rvli_graph *g, rvli_value *const *x)
+{
+    rvli_shape shape = x[0]->shape;
+    shape.elements = g->t->tokens * shape.width;
+    rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
+}
+
+/* ---- Keys and values of other layers ---- */
+
+static rvli_value **shared_of(rvli_graph *g)
+{
+    return g->shared[rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_WINDOW)];
+}
+
+static rvli_value *store_kv(rvli_graph *g, rvli_value *const *kv)
+{
+    rvli_value **shared = shared_of(g);
+    for (int i = 0; i < 2; i++)
+        rvli_value_assign(g, &shared[i], rvli_value_retain(kv[i]));
+    return NULL;
+}
+
+static void shared_kv_states(rvli_graph *g, rvli_value *const *arguments, rvli_value **results_out)
+{
+    (void)arguments;
+    rvli_value **shared = shared_of(g);
+    for (int i = 0; i < 2; i++)
+        results_out[i] = rvli_value_retain(shared[i]);
+}
+
+void rvli_dictionary_release(rvli_graph *g)
+{
+    if (--g->dictionary_users > 0)
+        return;
+    for (int kind = 0; kind < 2; kind++) {
+        for (int i = 0; i < 2; i++)
+            rvli_value_assign(g, &g->shared[kind][i], NULL);
+    }
+}
+
+/* ---- Others ---- */
+
+/* Times a buffer of one number, in place. The buffer is kept, so a layer that is computed again
+ * begins with it. */
+static void scale_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                           rvli_value **of_out)
+{
+    (void)node;
+    of_out[0] = rvli_value_make(g, &gradient->shape);
+}
+
+static rvli_value *scale_in_place(rvli_graph *g, rvli_value *const *x)
+{
+    const rvli_value buffer = {.refs = 1};
+    rvli_node *node = rvli_node_make(g, scale_backward, x, 1);
+    rvli_node_keep(g, node, &buffer);
+    return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
+}
+
+/* A number of each expert, of those that were chosen. */
+static rvli_value *per_expert_scale(rvli_graph *g, rvli_value *const *indices)
+{
+    uint32_t index = g->t->units[g->unit].by_role[RVLI_ROLE_EXPERT_SCALE];
+    rvli_value *scale = index > 0 ? rvli_value_leaf(g, index - 1, 1) : NULL;
+    rvli_value *chosen = scale != NULL ? rvli_op_rows_at(g, scale, indices[0]) : NULL;
+    rvli_value_release(g, scale);
+    return chosen;
+}
+
+const rvli_operator rvli_shared_operators[] = {
+    RVLI_OPERATOR("embed_tokens_per_layer", 0, embed_tokens_per_layer),
+    RVLI_OPERATOR("by_layers", 1, by_layers),
+    RVLI_OPERATOR("of_layer", 1, of_layer),
+    RVLI_OPERATOR("store_kv", 2, store_kv),
+    RVLI_SEVERAL("shared_kv_states", 0, shared_kv_states),
+    RVLI_OPERATOR("scale_", 1, scale_in_place),
+    RVLI_OPERATOR("per_expert_scale", 1, per_expert_scale),
+    {.name = NULL},
+};
