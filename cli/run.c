@@ -17,6 +17,7 @@
 #include "document.h"
 #include "engines.h"
 #include "history.h"
+#include "lengths.h"
 #include "live.h"
 #include "options.h"
 #include "output.h"
@@ -32,6 +33,8 @@ typedef struct arguments {
     const char *snapshots;   /* NULL: PyTorch's history goes with this run */
     history history;
     rvli_machine_engines engines;
+    lengths_rule rule;
+    rvli_machine_lengths lengths;
     option_budgets budgets;
     option_headroom headroom;
     bool no_refusals;
@@ -105,6 +108,21 @@ const command_spec run_spec = {
                      "larger ones all lie in the same few pages, and are counted",
              .usual = "all keep it",
              .field = FIELD(what.keep_host_bytes)},
+            {.kind = OPTION_FILE,
+             .name = "response-lengths",
+             .value = "RULE",
+             .help = "how many tokens each generated sequence has: `uniform:A..B`, "
+                     "`lognormal:MEAN,SIGMA`, or a file with a number a line, used in turn",
+             .usual = "max: no sequence ends before its limit",
+             .field = FIELD(rule.named)},
+            {.kind = OPTION_NUMBER,
+             .name = "response-seed",
+             .value = "N",
+             .help = "with `--response-lengths`, another number draws other lengths",
+             .usual = "0",
+             .least = 0,
+             .most = UINT32_MAX,
+             .field = FIELD(what.response_seed)},
             OPTION_OF_STAGES(FIELD(what.nvtx),
                              "ranges of NVTX and record_function with a name that begins with this "
                              "are stages, named by the rest",
@@ -278,7 +296,8 @@ static bool write_more(FILE *out, const void *user, const rvl_replay *replay)
 {
     const arguments *parsed = user;
     return history_write_json(out, &parsed->history, replay) &&
-           advice_write_json(out, &parsed->advice) && engines_write_json(out, &parsed->engines);
+           advice_write_json(out, &parsed->advice) && engines_write_json(out, &parsed->engines) &&
+           lengths_write_json(out, &parsed->rule, &parsed->lengths);
 }
 
 static void mark_more(FILE *out, const void *user)
@@ -332,6 +351,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     int code = record_exit_status(end->status);
     unknown_tell(&end->unknown, "");
     assumed_tell(&end->assumed, "");
+    lengths_tell(&parsed->rule, &end->lengths);
     simulate_tell_pool(&end->pool, "");
     simulate_tell_host(&parsed->what, &end->host);
     simulate_tell_strays(&end->strays, "");
@@ -363,6 +383,7 @@ static int run_and_show(arguments *parsed, const char *library, const char *trac
     live_end();
     parsed->history.times = end.times;
     parsed->engines = end.engines;
+    parsed->lengths = end.lengths;
     if (!end.ran)
         return code;
     int told = tell(parsed, &end);
@@ -448,6 +469,9 @@ static int check(const arguments *parsed, const option_line *line, char **words)
     int status = check_rank(parsed, line);
     if (status != 0)
         return status;
+    if (options_given(&run_spec, line, "response-seed") && parsed->what.responses == NULL)
+        return options_refuse(&run_spec,
+                              "--response-seed: of which lengths? Add --response-lengths");
     if (words[0] == NULL)
         return options_refuse(&run_spec, "run: name the command to run");
     if (parsed->what.keep_host_bytes > 0 && parsed->what.keep_host_bytes < KEEP_HOST_LEAST)
@@ -489,7 +513,10 @@ int command_run(int argc, char **argv)
         status = line.status;
     } else {
         parsed.what.command.words = argv + line.first;
-        status = check(&parsed, &line, argv + line.first);
+        status = lengths_read(&run_spec, &parsed.rule);
+        parsed.what.responses = parsed.rule.text[0] != '\0' ? parsed.rule.text : NULL;
+        if (status == 0)
+            status = check(&parsed, &line, argv + line.first);
         if (status == 0)
             status = run(&parsed);
     }

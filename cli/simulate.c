@@ -107,6 +107,13 @@ static bool count_host(const simulation *what)
     return setenv(RVLI_WIRE_HOST_VARIABLE, kept, 1) == 0;
 }
 
+static bool set_responses(const simulation *what)
+{
+    return what->responses == NULL ? unsetenv("REVEILLE_RESPONSE_LENGTHS") == 0
+                                   : setenv("REVEILLE_RESPONSE_LENGTHS", what->responses, 1) == 0 &&
+                                         set_number("REVEILLE_RESPONSE_SEED", what->response_seed);
+}
+
 /* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
 static bool set_environment(const simulation *what, const char *library, const char *machine)
 {
@@ -118,7 +125,7 @@ static bool set_environment(const simulation *what, const char *library, const c
     snprintf(python, sizeof python, "%s/python", folder);
     return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
            setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && count_host(what) &&
-           lead(what, library, folder) && leave_room_for_threads() &&
+           set_responses(what) && lead(what, library, folder) && leave_room_for_threads() &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
@@ -264,6 +271,7 @@ int simulate(const simulation *what, const char *library, const char *trace, rvl
     end_out->strays = *rvli_machine_strays(machine);
     end_out->races = *rvli_machine_races_seen(machine);
     end_out->engines = *rvli_machine_engines_seen(machine);
+    end_out->lengths = *rvli_machine_lengths_given(machine);
     if (what->history != NULL)
         end_out->times = rvli_machine_take_times(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {

@@ -32,8 +32,10 @@ typedef struct simulation {
     uint64_t host_bytes;
     uint64_t keep_bytes;
     uint64_t keep_host_bytes; /* of tensors in host memory; 0: of any size */
-    const char *nvtx;         /* NULL: all is one stage, "run" */
-    const char *history;      /* the folder of PyTorch's history; NULL: none is kept */
+    const char *responses;    /* the rule of lengths (lengths.h); NULL: each is as long as it may */
+    uint32_t response_seed;
+    const char *nvtx;    /* NULL: all is one stage, "run" */
+    const char *history; /* the folder of PyTorch's history; NULL: none is kept */
     rvli_launch_options command;
 } simulation;
 
@@ -52,6 +54,7 @@ typedef struct simulation_end {
     rvli_strays strays;
     rvli_machine_races races;
     rvli_machine_engines engines;
+    rvli_machine_lengths lengths;
     rvli_times times; /* with a history; the caller clears them */
 } simulation_end;
 

@@ -258,7 +258,8 @@ static rvl_status send_for(const rvli_wire_request *request, rvli_wire_answer *a
 {
     pthread_mutex_lock(&mutex);
     rvl_status status =
-        open_locked(request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENGINE);
+        open_locked(request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENGINE ||
+                    request->kind == RVLI_WIRE_LENGTH);
     has_memory |= request->kind == RVLI_WIRE_CONTEXT || request->kind == RVLI_WIRE_ALLOC;
     if (status == RVL_OK)
         status = exchange(request, answer_out, file_out);

@@ -18,3 +18,9 @@ void rvli_simulated_engine(const char *name, uint64_t blocks, uint32_t block_tok
     snprintf(request.text, sizeof request.text, "%s", name);
     (void)rvli_client_send(&request, &answer);
 }
+
+void rvli_simulated_length(uint64_t tokens)
+{
+    rvli_wire_answer answer;
+    (void)rvli_client_ask(RVLI_WIRE_LENGTH, 0, tokens, NULL, &answer);
+}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* KV caches that engines have sized. Replicas have the same, and are one entry. */
+/* What engines say: KV caches that they have sized, of which replicas have the same and are one
+ * entry, and lengths of sequences. */
 #include <string.h>
 
 #include "simcuda/machine/internal.h"
@@ -33,4 +34,19 @@ void rvli_engines_note(rvli_machine *machine, const rvli_wire_request *request)
 const rvli_machine_engines *rvli_machine_engines_seen(const rvli_machine *machine)
 {
     return &machine->engines;
+}
+
+void rvli_lengths_note(rvli_machine *machine, uint64_t tokens)
+{
+    rvli_machine_lengths *lengths = &machine->lengths;
+    lengths->shortest =
+        lengths->count == 0 || tokens < lengths->shortest ? tokens : lengths->shortest;
+    lengths->longest = tokens > lengths->longest ? tokens : lengths->longest;
+    lengths->tokens += tokens;
+    lengths->count++;
+}
+
+const rvli_machine_lengths *rvli_machine_lengths_given(const rvli_machine *machine)
+{
+    return &machine->lengths;
 }

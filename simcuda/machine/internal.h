@@ -73,6 +73,7 @@ struct rvli_machine {
     rvli_machine_pool pool;
     rvli_machine_races races;
     rvli_machine_engines engines;
+    rvli_machine_lengths lengths;
     rvli_times times;
 };
 
@@ -104,6 +105,9 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
 
 /* An engine has sized its KV cache. What does not fit is left out. */
 void rvli_engines_note(rvli_machine *machine, const rvli_wire_request *request);
+
+/* A sequence has been given its length. */
+void rvli_lengths_note(rvli_machine *machine, uint64_t tokens);
 
 /* ---- marks.c: stages of processes ---- */
 

@@ -76,6 +76,14 @@ typedef struct rvli_machine_engines {
     rvli_machine_engine list[RVLI_MACHINE_ENGINES];
 } rvli_machine_engines;
 
+/* Lengths of sequences, by the rule of the run. */
+typedef struct rvli_machine_lengths {
+    uint64_t count;
+    uint64_t tokens; /* of all */
+    uint64_t shortest;
+    uint64_t longest;
+} rvli_machine_lengths;
+
 typedef struct rvli_unknown_place {
     uint64_t count;
     uint64_t bytes; /* of all of these reads */
@@ -157,6 +165,8 @@ const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);
 
 /* In the order in which they came. */
 const rvli_machine_engines *rvli_machine_engines_seen(const rvli_machine *machine);
+
+const rvli_machine_lengths *rvli_machine_lengths_given(const rvli_machine *machine);
 
 /* The wall clock by the machine's. The caller takes it over, and clears it. */
 rvli_times rvli_machine_take_times(rvli_machine *machine);

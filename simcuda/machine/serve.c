@@ -106,7 +106,8 @@ static void count_user(rvli_machine *machine, rvli_client *client)
 static bool is_mark(const rvli_wire_request *request)
 {
     return request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENTER ||
-           request->kind == RVLI_WIRE_LEAVE || request->kind == RVLI_WIRE_ENGINE;
+           request->kind == RVLI_WIRE_LEAVE || request->kind == RVLI_WIRE_ENGINE ||
+           request->kind == RVLI_WIRE_LENGTH;
 }
 
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
@@ -289,6 +290,9 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return set_away(machine, client, request->bytes != 0);
     case RVLI_WIRE_ENGINE:
         rvli_engines_note(machine, request);
+        return RVL_OK;
+    case RVLI_WIRE_LENGTH:
+        rvli_lengths_note(machine, request->bytes);
         return RVL_OK;
     case RVLI_WIRE_ENTER:
         rvli_marks_enter(machine, client, request);

@@ -4,8 +4,8 @@
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
 small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
 (_reveille_refusals.py), a race of DDP ends in one way (_reveille_races.py), engines tell of their KV cache
-(_reveille_engines.py), and ranges of record_function become stages (_reveille_stages.py). It also runs the
-sitecustomize that it hides, if there is one.
+(_reveille_engines.py), sequences get their lengths (_reveille_lengths.py), and ranges of record_function become stages
+(_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
 """
 
 import importlib
@@ -40,6 +40,11 @@ RACES = {
 ENGINES = {
     "vllm.v1.engine.core": [("_reveille_engines", "watch_vllm", "vLLM's KV cache is not told of")],
     "sglang.srt.managers.scheduler": [("_reveille_engines", "watch_sglang", "SGLang's KV cache is not told of")],
+}
+LENGTHS = {
+    "vllm.v1.core.sched.scheduler": [("_reveille_lengths", "watch_vllm", "--response-lengths does not reach vLLM")],
+    "sglang.srt.managers.schedule_batch": [("_reveille_lengths", "watch_sglang", "--response-lengths does not reach SGLang")],
+    "transformers.generation.utils": [("_reveille_lengths", "watch_transformers", "--response-lengths does not reach generate()")],
 }
 HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
@@ -96,6 +101,7 @@ if os.environ.get("REVEILLE_MACHINE"):
     contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
     stages = [STAGES] if "REVEILLE_STAGES" in os.environ else []
     history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
+    lengths = [LENGTHS] if "REVEILLE_RESPONSE_LENGTHS" in os.environ else []
     host = [HOST] if os.environ.get("REVEILLE_KEEP_HOST") else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, ENGINES, *host, *stages, *history, *contents))
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, ENGINES, *lengths, *host, *stages, *history, *contents))
 _run_hidden()

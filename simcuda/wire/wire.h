@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 12u
+#define RVLI_WIRE_VERSION 13u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -126,6 +126,8 @@ typedef enum rvli_wire_kind {
     /* An engine has sized its KV cache. text: its name; id: blocks, ranks: tokens of a block,
      * sequence: tokens in all; bytes: of it on a GPU. */
     RVLI_WIRE_ENGINE,
+
+    RVLI_WIRE_LENGTH, /* bytes: tokens that a sequence will have, by the rule of the run */
 } rvli_wire_kind;
 
 /* Host memory that a process takes. */
@@ -151,7 +153,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_ENGINE
+#define RVLI_WIRE_LAST RVLI_WIRE_LENGTH
 
 typedef struct rvli_wire_request {
     uint32_t kind;

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
 # runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_refusal.py, a wake-up without room; and
+# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_lengths.py; vllm_refusal.py, a wake-up without room; and
 # rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 30 minutes.
-#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, refusal, rl
+#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, lengths, refusal, rl
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
 version=${1-0.33.0}
-known="executor sleep capacity refusal rl"
+known="executor sleep capacity lengths refusal rl"
 parts=" ${*:2} "
 for part in ${parts}; do
     [[ " $known " == *" $part "* ]] || { echo "vllm.sh: no part $part: there are $known" >&2 && exit 2; }
@@ -67,6 +67,9 @@ if wanted sleep; then
 fi
 if wanted capacity; then
     timeout 1800 "$python" "$source/tests/simcuda/vllm_capacity.py" "$build/cli/reveille"
+fi
+if wanted lengths; then
+    timeout 1800 "$python" "$source/tests/simcuda/vllm_lengths.py" "$build/cli/reveille"
 fi
 if wanted refusal; then
     run vllm_refusal small 1
