@@ -415,6 +415,28 @@ static void a_dictionary_has_keys_of_other_layers(void **state)
     end(&s);
 }
 
+/* Two heads of k for four of q. The gradients of copies are summed as views, so the first two of
+ * them add up in a new tensor, and the third is added to that in place. */
+static void gradients_of_copied_heads_are_views(void **state)
+{
+    (void)state;
+    scene s;
+    begin_model(&s,
+                "{\"model_type\":\"llama\",\"hidden_size\":8,\"num_hidden_layers\":1,"
+                "\"vocab_size\":32,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                "\"intermediate_size\":24}",
+                "def decoder_layer(x):\n    x = x.first_half().view().transpose()\n"
+                "    return repeat_kv(x) + repeat_kv(x) + repeat_kv(x)\n",
+                0);
+    rvli_value *x = hidden(&s);
+    rvli_value *y = forward(&s, x);
+    assert_told(&s, "+256 +256 +256 -256 -256 +256 +256 -256 -256 ");
+    backward(&s, y);
+    assert_told(&s, "+128 +128 +128 -128 -128 +128 -256 -128 +128 -128 +256 -128 -256 ");
+    rvli_value_release(s.t.graph, x);
+    end(&s);
+}
+
 /* ---- Computed again ---- */
 
 /* Nothing stays but the input. The scale comes first, for which nothing is needed; then the layer
@@ -571,6 +593,7 @@ int main(void)
         cmocka_unit_test(a_change_of_a_view_copies_gradients),
         cmocka_unit_test(a_stack_of_a_list_has_one_gradient),
         cmocka_unit_test(a_dictionary_has_keys_of_other_layers),
+        cmocka_unit_test(gradients_of_copied_heads_are_views),
         cmocka_unit_test(a_layer_runs_again_up_to_what_is_kept),
         cmocka_unit_test(a_scaled_layer_runs_again_at_once),
         cmocka_unit_test(a_head_may_have_one_element),

@@ -375,8 +375,10 @@ static void sum_heads_backward(rvli_graph *g, const rvli_node *node, rvli_value 
 {
     (void)gradient;
     of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = rvli_kv_heads_here(g->t) > 1;
+    if (of_out[0] == NULL)
+        return;
+    of_out[0]->shape.heads_first = rvli_kv_heads_here(g->t) > 1;
+    of_out[0]->is_view = true; /* of a sum with one dimension more */
 }
 
 /* Keys or values for each head of q. One head is repeated as a view. */

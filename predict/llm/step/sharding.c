@@ -88,7 +88,7 @@ void rvli_gather_backward(rvli_training *t, rvli_unit *unit, rvli_unit *next)
         t->gather_buffer = take_buffer(t, next);
 }
 
-void rvli_reshard(rvli_training *t, rvli_unit *unit)
+static void reshard(rvli_training *t, rvli_unit *unit)
 {
     for (uint32_t i = 0; t->sharded && i < unit->count; i++)
         rvli_release(t, &rvli_parameter_of(t, unit, i)->whole);
@@ -97,7 +97,7 @@ void rvli_reshard(rvli_training *t, rvli_unit *unit)
 void rvli_reshard_forward(rvli_training *t, rvli_unit *unit)
 {
     if (t->options->flags & RVL_MODEL_RESHARD)
-        rvli_reshard(t, unit);
+        reshard(t, unit);
 }
 
 /* The module's last parameter + 1; 0: none. Of hybrid layers attention or the state comes last. */
@@ -175,7 +175,7 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit)
 {
     if (!t->sharded)
         return;
-    rvli_reshard(t, unit);
+    reshard(t, unit);
     if (unit->trained_elements == 0)
         return;
     rvli_release(t, &t->reduce_input);

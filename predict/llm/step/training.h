@@ -419,7 +419,6 @@ void rvli_gather_forward(rvli_training *t, rvli_unit *unit);
 void rvli_gather_backward(rvli_training *t, rvli_unit *unit, rvli_unit *next);
 /* With --reshard: behind the forward pass of a unit. */
 void rvli_reshard_forward(rvli_training *t, rvli_unit *unit);
-void rvli_reshard(rvli_training *t, rvli_unit *unit);
 void rvli_reduce(rvli_training *t, rvli_unit *unit);
 
 /* ---- buckets.c: of DDP ---- */
