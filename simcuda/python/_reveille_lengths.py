@@ -86,6 +86,7 @@ def watch_vllm(module):
         return known if known is not None else next(iter(wanted.stop_token_ids or ()), None)
 
     add, update = scheduler.add_request, scheduler._update_request_with_output
+    take = scheduler.update_from_output
 
     def add_request(self, request, *args, **kwargs):
         wanted = request.sampling_params
@@ -100,17 +101,36 @@ def watch_vllm(module):
             request._reveille_length = _length(prompt, wanted.min_tokens, request.max_tokens, room)
         return add(self, request, *args, **kwargs)
 
-    def update_request_with_output(self, request, new_token_ids):
+    def place_of(request, new_token_ids):
+        """Which of a request's new tokens is its last, from 1; 0: none is."""
         length = getattr(request, "_reveille_length", None)
         place = length - request.num_output_tokens if length is not None else 0
-        if 0 < place <= len(new_token_ids):
+        return place if 0 < place <= len(new_token_ids) else 0
+
+    def update_request_with_output(self, request, new_token_ids):
+        place = place_of(request, new_token_ids)
+        if place > 0:
             end = end_of(request)
             if end is None:
-                request.max_tokens = length
+                request.max_tokens = request._reveille_length
             else:
                 new_token_ids[place - 1] = end
         return update(self, request, new_token_ids)
 
+    def update_from_output(self, scheduler_output, output):
+        """Programs look up a token's logarithm by the token, as verl does: the sampled one is first in its row."""
+        if output.logprobs is not None and output.sampled_token_ids:
+            tokens, begins = output.logprobs.logprob_token_ids.copy(), output.logprobs.cu_num_generated_tokens
+            for name, index in output.req_id_to_index.items():
+                request = self.requests.get(name)
+                place = place_of(request, output.sampled_token_ids[index]) if request is not None else 0
+                end = end_of(request) if place > 0 else None
+                if end is not None:
+                    tokens[(begins[index] if begins is not None else index) + place - 1, 0] = end
+            output.logprobs = output.logprobs._replace(logprob_token_ids=tokens)
+        return take(self, scheduler_output, output)
+
+    scheduler.update_from_output = update_from_output
     scheduler.add_request = add_request
     scheduler._update_request_with_output = update_request_with_output
 

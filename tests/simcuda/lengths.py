@@ -17,12 +17,26 @@ import tempfile
 
 MODEL, END, OTHER = 2048, 2, 77  # the model's longest sequence, its end token, and one that is assumed
 SCHEDULER = """
+import collections
+Logprobs = collections.namedtuple("Logprobs", "logprob_token_ids cu_num_generated_tokens")
+class Table(dict):
+    def copy(self):
+        return Table(self)
 class Scheduler:
     max_model_len = 2048
     def __init__(self):
-        self.requests = []
+        self.requests = {}
     def add_request(self, request):
-        self.requests.append(request)
+        self.requests[len(self.requests)] = request
+    def update_from_output(self, scheduler_output, output):
+        stops = []
+        for name, index in output.req_id_to_index.items():
+            begin = output.logprobs.cu_num_generated_tokens[index] if output.logprobs.cu_num_generated_tokens else index
+            new, stopped = self._update_request_with_output(self.requests[name], output.sampled_token_ids[index])
+            known = [output.logprobs.logprob_token_ids[begin + i, 0] for i in range(len(new))]
+            assert known == new, (known, new)
+            stops.append(stopped)
+        return stops
     def _update_request_with_output(self, request, new_token_ids):
         for count, token in enumerate(new_token_ids, 1):
             request.output_token_ids.append(token)
@@ -71,17 +85,21 @@ class Request:
 
 
 def of_vllm(requests, many):
-    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.core.sched.scheduler import Logprobs, Scheduler, Table
 
     scheduler = Scheduler()
     for each in requests:
         scheduler.add_request(Request(*each))
-    for request in scheduler.requests:
-        while True:
-            new = [OTHER] * many
-            got, stopped = scheduler._update_request_with_output(request, new)
-            if stopped:
-                break
+    left = list(scheduler.requests)
+    while left:
+        output = type("Output", (), {})()
+        output.req_id_to_index = {name: index for index, name in enumerate(left)}
+        output.sampled_token_ids = [[OTHER] * many for _ in left]
+        begins = [index * many for index in range(len(left))] if many > 1 else None
+        output.logprobs = Logprobs(Table({(row, 0): OTHER for row in range(len(left) * many)}), begins)
+        stops = scheduler.update_from_output(None, output)
+        left = [name for name, stopped in zip(left, stops) if not stopped]
+    for request in scheduler.requests.values():
         yield request.output_token_ids
 
 

@@ -22,8 +22,10 @@ def engine(ranks):
     llm = LLM(model=config_folder(MODELS["small"]), tensor_parallel_size=ranks, **settings)
     prompts = [{"prompt_token_ids": [5, 6, 7, 8 + i // 2]} for i in range(SEQUENCES)]
     for ignores in False, True:
-        wanted = SamplingParams(max_tokens=LIMIT, ignore_eos=ignores, stop_token_ids=None if ignores else [END], detokenize=False)
+        wanted = SamplingParams(max_tokens=LIMIT, ignore_eos=ignores, stop_token_ids=None if ignores else [END], detokenize=False, logprobs=0)
         made = [each.outputs[0] for each in llm.generate(prompts, wanted, use_tqdm=False)]
+        for each in made:  # as verl looks them up
+            assert len([known[token].logprob for known, token in zip(each.logprobs, each.token_ids)]) == len(each.token_ids)
         print("made", json.dumps([(len(each.token_ids), each.token_ids[-1] == END, each.finish_reason) for each in made]), flush=True)
 
 
