@@ -219,7 +219,7 @@ static int run_on(const simulation *what, rvli_machine *machine, const char *lib
     int code = start(what, machine, library, &launch);
     if (code != 0)
         return code;
-    rvli_machine_watch_strays(machine, launch.keeper);
+    rvli_machine_watch_strays(machine, launch.keeper, library);
     rvl_status served = rvli_machine_serve(machine, launch.ended, watch);
     int number = errno;
     if (served != RVL_OK)

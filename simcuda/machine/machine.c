@@ -381,8 +381,12 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
     return ended ? RVL_OK : RVL_ERR_TIMEOUT;
 }
 
-void rvli_machine_watch_strays(rvli_machine *machine, pid_t root)
+void rvli_machine_watch_strays(rvli_machine *machine, pid_t root, const char *library)
 {
+    if (realpath(library, machine->strays.own) != NULL) /* as the kernel has it in maps */
+        *strrchr(machine->strays.own, '/') = '\0';
+    else
+        machine->strays.own[0] = '\0';
     machine->strays_root = root;
 }
 

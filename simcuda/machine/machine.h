@@ -111,8 +111,8 @@ const char *rvli_machine_name(const rvli_machine *machine);
 uint16_t rvli_machine_store_port(const rvli_machine *machine);
 
 /* Looks for processes among those that this one has started that are led to no simulated library
- * (strays.h), while it serves. */
-void rvli_machine_watch_strays(rvli_machine *machine, pid_t root);
+ * (strays.h), while it serves. library: one of those, with its path. */
+void rvli_machine_watch_strays(rvli_machine *machine, pid_t root, const char *library);
 const rvli_strays *rvli_machine_strays(const rvli_machine *machine);
 
 /* Looks on while a machine serves: every so often, and not while it does anything. */

@@ -35,8 +35,8 @@ static bool has_lost_environment(pid_t process)
     return whole && !found;
 }
 
-/* The path at the end of a line of maps. */
-static bool find_driver(pid_t process, char library[PATH_MAX])
+/* The path at the end of a line of maps. Not one of our own folder. */
+static bool find_driver(pid_t process, const char *own, char library[PATH_MAX])
 {
     char *line = NULL;
     size_t room = 0;
@@ -44,7 +44,9 @@ static bool find_driver(pid_t process, char library[PATH_MAX])
     library[0] = '\0';
     while (file != NULL && library[0] == '\0' && getline(&line, &room, file) > 0) {
         const char *path = strchr(line, '/'), *name = path != NULL ? strstr(path, DRIVER) : NULL;
-        if (name != NULL && strchr(name + 1, '/') == NULL)
+        if (name == NULL || strchr(name + 1, '/') != NULL)
+            continue;
+        if (strlen(own) != (size_t)(name - path) || strncmp(path, own, strlen(own)) != 0)
             snprintf(library, PATH_MAX, "%.*s", (int)strcspn(path, "\n"), path);
     }
     free(line);
@@ -65,7 +67,7 @@ static void read_program(pid_t process, char *program, size_t size)
 
 static void look_at(rvli_strays *strays, pid_t process)
 {
-    if (!has_lost_environment(process) || !find_driver(process, strays->library))
+    if (!has_lost_environment(process) || !find_driver(process, strays->own, strays->library))
         return;
     strays->process = process;
     read_program(process, strays->program, sizeof strays->program);

@@ -54,18 +54,26 @@ static void valgrind(void **state)
     check_err("valgrind aborts in programs that the loader audits: name it as the command");
 }
 
-/* It is led to a driver that is not ours to the program, whatever its name. */
+/* It is led to a driver that is not ours to the program: a copy. With ours a program has written
+ * over its environment, maybe, and it is counted. */
 static void a_child_without_the_environment(void **state)
 {
     (void)state;
+    assert_int_equal(run_shell("cp " LIBRARIES "/libcuda.so.1 libcuda.so.1"), 0);
     assert_int_equal(run_shell(COMMAND_WORD
                                " run --no-gpu-ok -- sh -c \"setsid env -i LD_PRELOAD=" LIBRARIES
+                               "/libcuda.so.1 sleep 3 & sleep 2\" 2>err"),
+                     0);
+    assert_int_equal(run_shell("grep -q 'was started without' err"), 1);
+    assert_int_equal(run_shell(COMMAND_WORD
+                               " run --no-gpu-ok -- sh -c \"setsid env -i LD_PRELOAD=$PWD"
                                "/libcuda.so.1 sleep 3 & sleep 2\" 2>err"),
                      0);
     check_err("sleep[");
     check_err("] was started without the environment of this command (env -i, sudo), and has "
               "loaded the CUDA driver of this machine, ");
     check_err("/libcuda.so.1: nothing of it is counted. Pass the environment on");
+    assert_int_equal(run_shell("rm libcuda.so.1"), 0);
     assert_int_equal(run_shell(COMMAND_WORD " run --no-gpu-ok -- env -i sleep 0.5 2>err"), 0);
     assert_int_equal(run_shell("grep -q 'was started without' err"), 1);
 }
