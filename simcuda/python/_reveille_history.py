@@ -42,6 +42,9 @@ CHECK_S = 0.1
 STEP_S = 0.05  # steps of an optimizer that are nearer are not looked behind
 QUIET_S = 0.5  # without a new peak for so long, the last one is written, if there is time for it
 SHARE = 0.05  # of a process's time that looking and writing may take
+MUCH = 1.5  # times the peak of the last file: then there is time for another, however long they take
+MUCH_BYTES = 1 << 28
+ENTRY_S = 3e-5  # what an entry more adds to a file; the most of a small one is for looking around
 NOTES_MOST = 1 << 16
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -158,8 +161,9 @@ class History:
         self.marked = _MARKED(self.mark)
         self.number, self.depth = 0, 0
         self.looking, self.writing = _Budget(0.02, 6), _Budget(SHARE, 2)
-        self.files, self.counted, self.per_entry = 0, 0, 5e-6
+        self.files, self.counted, self.last = 0, 0, (0.0, 0)  # of the last file: its seconds and entries
         self.peaks, self.risen, self.risen_s, self.stepped_s = (0, 0), None, 0.0, 0.0
+        self.kept = 0  # the peak that the last file has
         self.busy = threading.Lock()
         self.stopped = False
 
@@ -236,7 +240,7 @@ class History:
             if self.stopped:
                 return
             with self.writing, _NoCollection():
-                since, before = time.perf_counter(), self.counted
+                since, entries, kept = time.perf_counter(), min(self.counted, ENTRIES), self.peaks[0]
                 # A phase of this thread would stand between those of the program's.
                 seen = [(self.number + 1, *each) for each in self.look_around()]
                 with _NoInductor():
@@ -248,8 +252,7 @@ class History:
                     pickle.dump(snapshot, file, 4)
                 os.replace(path + ".part", path)
                 del snapshot
-                entries = max(1000, min(ENTRIES, before))
-                self.per_entry = max(self.per_entry, (time.perf_counter() - since) / entries)
+                self.last, self.kept = (time.perf_counter() - since, entries), kept
             self.risen = None
         except Exception as error:
             self.stop(repr(error))
@@ -274,6 +277,15 @@ class History:
                 allocated += stats["allocated_bytes"]["all"]["peak"]
         return counted, (reserved, allocated)
 
+    def cost(self):
+        """Seconds that a file takes now."""
+        seconds, entries = self.last
+        return seconds + ENTRY_S * max(min(self.counted, ENTRIES) - entries, 0)
+
+    def has_time(self):
+        much = self.peaks[0] > max(MUCH * self.kept, self.kept + MUCH_BYTES)
+        return self.writing.allows(self.cost()) or much
+
     def check(self, at_once=False):
         self.counted, peaks = self.count()
         if peaks > self.peaks:
@@ -283,8 +295,7 @@ class History:
             return
         behind = self.counted - self.risen
         quiet = at_once or time.perf_counter() - self.risen_s > QUIET_S
-        cost = self.per_entry * min(self.counted, ENTRIES)
-        if behind > ENTRIES // 2 or (quiet and self.writing.allows(cost)):
+        if behind > ENTRIES // 2 or (quiet and self.has_time()):
             self.write()
 
     def watch(self):
@@ -335,7 +346,7 @@ class History:
 
     def on_out_of_memory(self, *_):
         self.counted = self.count()[0]
-        if self.writing.allows(self.per_entry * min(self.counted, ENTRIES)):
+        if self.writing.allows(self.cost()):
             self.write()
 
 

@@ -156,6 +156,36 @@ def is_followed_to_its_last_step(command):
     return [parts[tag] >> 20 for tag in ("weights", "gradients", "optimizer")] == [32, 32, 64]
 
 
+# A peak that is much higher than the last is written down, however long files take: a service gets its cache after weights, and
+# is killed much later.
+RAISED = """
+import os, signal, time
+import torch
+snapshot, paths = torch.cuda.memory._snapshot, os.environ["REVEILLE_HISTORY"]
+
+def slowly(*args, **kwargs):
+    time.sleep(1)
+    return snapshot(*args, **kwargs)
+
+def files():
+    return len([each for each in os.listdir(paths) if each.endswith(".pickle")])
+
+torch.cuda.memory._snapshot, kept = slowly, []
+for file, size in enumerate((1, 64, 4096), 1):
+    kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+    until = time.monotonic() + 30
+    while files() < file and time.monotonic() < until:
+        time.sleep(0.05)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def is_followed_when_it_has_grown(command):
+    done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", RAISED], stdout=subprocess.PIPE, text=True)
+    parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout)["holders"][0]["at_peak"]}
+    return done.returncode == 128 + 9 and parts["other tensors"] == 4161 << 20 and "not followed" not in parts
+
+
 def is_not_followed_when_killed(command):
     done = subprocess.run([command, "run", "--json", "--", sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
     parts = {each["tag"]: each["bytes"] for each in json.loads(done.stdout)["holders"][0]["at_peak"]}
@@ -166,6 +196,7 @@ def main(command):
     assert pools_are_named_by_what_is_in_them(command)
     assert is_followed_to_its_last_step(command)
     assert is_not_followed_when_killed(command)
+    assert is_followed_when_it_has_grown(command)
     assert is_told_by_one_that_leaves(command)
     assert not is_compiler_imported(command)
     assert is_compiler_imported(command, "asks for it")
