@@ -87,6 +87,7 @@ export PYTHONPATH=$ours${PYTHONPATH:+:$PYTHONPATH} # `reveille run` has a folder
 program found "$python" -m reveille
 program regions_torch "$python" "$here/regions.py" torch
 program regions_preload env LD_PRELOAD="$preload" "$python" "$here/regions.py" preload
+program poison env REVEILLE_POISON=1 "$python" "$here/poison.py"
 program in_order "$python" "$here/in_order.py"
 program ipc env LD_PRELOAD="$preload" "$python" "$here/ipc.py"
 program recorded "$python" "$here/recorded.py"

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
 # runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_lengths.py; vllm_refusal.py, a wake-up without room; and
-# rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 30 minutes.
-#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, lengths, refusal, rl
+# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_lengths.py; vllm_refusal.py, a wake-up without room;
+# vllm_leaves.py, a sleep to nothing; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes
+# some 30 minutes.
+#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, lengths, refusal,
+#   leaves, rl
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
 version=${1-0.33.0}
-known="executor sleep capacity lengths refusal rl"
+known="executor sleep capacity lengths refusal leaves rl"
 parts=" ${*:2} "
 for part in ${parts}; do
     [[ " $known " == *" $part "* ]] || { echo "vllm.sh: no part $part: there are $known" >&2 && exit 2; }
@@ -74,6 +76,11 @@ fi
 if wanted refusal; then
     run vllm_refusal small 1
     run vllm_refusal small 2
+fi
+if wanted leaves; then
+    REVEILLE_AS_CUMEM=1 run vllm_leaves small 1
+    REVEILLE_AS_CUMEM=1 run vllm_leaves small 1 --graphs
+    REVEILLE_AS_CUMEM=1 run vllm_leaves 7b 1 --graphs
 fi
 if wanted rl; then
     timeout 1800 "$python" "$source/tests/simcuda/rl_engine.py" "$build/cli/reveille" "$python"
