@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "reveille/version.h"
 
-#define PAGES_DATE "2026-11-22" /* of the texts: raise it with them */
+#define PAGES_DATE "2026-11-26" /* of the texts: raise it with them */
 #define LINE_BYTES 76
 
 const command_spec manual_spec = {
