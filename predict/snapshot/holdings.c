@@ -114,7 +114,8 @@ static uint16_t tag_named(finder *from, rvli_snapshot_piece name)
 
 /*
  * Functions of PyTorch's that make memory for one purpose: FSDP's gathers and reductions, the
- * buckets of DDP. Caches of keys and values are known by the names that engines give them.
+ * buckets of DDP. Caches of keys and values are known by the names that engines give them. A module
+ * further in is run to see what it takes, as vLLM does before it sizes its cache.
  */
 static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
 {
@@ -131,6 +132,8 @@ static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
     else if (!torch && from->kinds[frame] <= RVLI_FRAME_PACKAGE &&
              (has(name, "kv_cache") || has(file, "/cache_utils.py")))
         facts->tag = TAG_CACHE;
+    else if (torch && has(name, "_call_impl") && facts->tag == TAG_CACHE)
+        facts->tag = TAG_TENSORS;
     facts->forward = facts->forward || (torch && has(name, "_call_impl"));
     facts->recompute = facts->recompute ||
                        (torch && has(file, "/utils/checkpoint.py") &&

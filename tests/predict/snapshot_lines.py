@@ -259,6 +259,17 @@ def test_functions_say_what_memory_is_for(command, _):
         same(parts(made(command, trace.entries)), {(tag, None): MIB}, name)
 
 
+def test_a_module_that_runs_while_a_cache_is_sized_makes_none(command, _):
+    package = "venv/lib/python3.12/site-packages/"
+    sized = frame("_initialize_kv_caches", package + "vllm/v1/engine/core.py", 5)
+    layer, cache = frame("forward", "/job/model.py", 8), frame("update", package + "transformers/cache_utils.py", 9)
+    for frames, tag in (((layer, MODULE, sized), "tensors"), ((sized,), "KV cache"), ((cache, MODULE), "KV cache"),
+                        ((cache, layer, MODULE, sized), "KV cache")):
+        trace = Trace()
+        trace.alloc(MIB, *frames, PROGRAM)
+        same(parts(made(command, trace.entries)), {(tag, None): MIB}, [each["name"] for each in frames])
+
+
 def test_what_is_odd_is_passed_over(command, _):
     trace = Trace()
     trace.label = "rvl:99999999999999999999"
