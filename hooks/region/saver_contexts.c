@@ -172,16 +172,26 @@ rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *na
     return tag;
 }
 
+/* A tag that is there keeps the options that others have given it. */
+static rvl_status define_tag(const rvli_saved_context *in, const char *name, rvl_tag *number_out)
+{
+    const rvl_tag_options options = {.struct_size = sizeof options, .flags = RVL_TAG_POISON};
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    bool is_new = rvli_settings()->poison &&
+                  rvl_tag_find(in->context, 0, name, number_out) == RVL_ERR_NOT_FOUND;
+    rvli_error_put_back(&before);
+    return rvl_tag_define(in->context, name, is_new ? &options : NULL, number_out);
+}
+
 rvl_status rvli_saver_tag_of(rvli_saved_context *in, const char *name, rvli_saved_tag **tag_out)
 {
     rvl_status status = RVL_OK;
-    const rvl_tag_options options = {.struct_size = sizeof options,
-                                     .flags = rvli_settings()->poison ? RVL_TAG_POISON : 0};
     rvli_saver_lock();
     rvli_saved_tag *tag = rvli_saver_find_tag(in, name);
     if (tag == NULL) {
         tag = calloc(1, sizeof *tag);
-        status = tag != NULL ? rvl_tag_define(in->context, name, &options, &tag->number)
+        status = tag != NULL ? define_tag(in, name, &tag->number)
                              : rvli_error(RVL_ERR_HOST_OOM, "no host memory for a tag");
         if (status == RVL_OK) {
             tag->name = name;
