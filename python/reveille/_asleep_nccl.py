@@ -30,7 +30,10 @@ def refuse(found: Sequence[Communicator]) -> None:
 
     PyTorch's are among them, which the library does not know: it has the rule.
     """
+    if not found:
+        return  # and a library without CUDA has no such function
     library = _c.core()
+    _c.declare(library, _c.CUDA_PROTOTYPES)
     array = (_c.Communicator * len(found))(*map(_described, found))
     check(library.rvl_communicator_check_sleep(array, len(found)), "cuda", library)
 

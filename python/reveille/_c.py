@@ -642,7 +642,6 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
     "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),
-    "rvl_communicator_check_sleep": (c_int, [POINTER(Communicator), c_size_t]),
     "rvl_control_open": (c_int, [POINTER(ControlOptions)]),
     "rvl_control_close": (c_int, []),
     "rvl_sleep": (c_int, [c_void_p, POINTER(SleepOptions)]),
@@ -671,6 +670,11 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_profile_get": (c_int, [c_size_t, POINTER(Profile)]),
     "rvl_profile_find": (c_int, [c_char_p, POINTER(Profile)]),
     "rvl_size_parse": (c_int, [c_char_p, POINTER(c_uint64)]),
+}
+
+# A library that was built without CUDA lacks these. They are declared where they are used.
+CUDA_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "rvl_communicator_check_sleep": (c_int, [POINTER(Communicator), c_size_t]),
 }
 
 REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {

@@ -157,7 +157,7 @@ def test_prototypes_are_those_of_the_headers(source):
         )
     }
     hooks = {**_c.HOOK_PROTOTYPES, **_c.SAVER_PROTOTYPES}
-    prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES, **hooks}
+    prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES, **_c.CUDA_PROTOTYPES, **hooks}
     del prototypes["rvl_version"]  # its header is generated
     for name, (result, arguments) in prototypes.items():
         c_result, c_arguments = found[name]
