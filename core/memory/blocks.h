@@ -43,7 +43,7 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks);
  * them. On failure none is mapped, or, if even undoing failed, those that still are say so.
  */
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
-                           rvli_fill fill);
+                           rvli_fill how);
 
 /* Unmaps those that are mapped, neighbours in one call. What has failed before may have left some.
  */

@@ -158,6 +158,10 @@ def test_prototypes_are_those_of_the_headers(source):
     }
     hooks = {**_c.HOOK_PROTOTYPES, **_c.SAVER_PROTOTYPES}
     prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES, **_c.CUDA_PROTOTYPES, **hooks}
+    cuda = (source / "include/reveille/communicator.h").read_text()
+    lacking = set(re.findall(r"RVL_API [\w ]*?\b(rvl_\w+)\(", cuda))
+    assert "rvl_communicator_add" in lacking
+    assert not lacking & set(_c.CORE_PROTOTYPES), "a build without CUDA lacks these"
     del prototypes["rvl_version"]  # its header is generated
     for name, (result, arguments) in prototypes.items():
         c_result, c_arguments = found[name]

@@ -34,24 +34,18 @@ static void split_qkvz(rvli_graph *g, rvli_value *const *x, rvli_value **results
 
 static rvli_value *key_heads(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = key_head(g);
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], key_head(g));
 }
 
 static rvli_value *value_heads(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = g->t->model->dim[RVLI_DIM_DELTA_HEAD];
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], g->t->model->dim[RVLI_DIM_DELTA_HEAD]);
 }
 
 /* A value for each head. */
 static rvli_value *rate_heads(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = 1;
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], 1);
 }
 
 /* Of keys, for every head of values; as they are where there are as many. */

@@ -203,6 +203,8 @@ rvli_value *rvli_op_rows_at(rvli_graph *g, rvli_value *x, rvli_value *indices);
 /* Of so many each. */
 rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count);
 rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);
+/* The same elements in rows of another width: .view(..., width). */
+rvli_value *rvli_op_rows(rvli_graph *g, rvli_value *x, uint64_t width);
 /* The last dimension in two; the width of the first part. */
 void rvli_op_split(rvli_graph *g, rvli_value *x, uint64_t first, rvli_value **results_out);
 /* The same in parts of these widths, of which one node has all. */

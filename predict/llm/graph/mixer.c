@@ -100,9 +100,7 @@ static rvli_value *multiply_view(rvli_graph *g, rvli_value *const *arguments)
 /* .reshape(-1) */
 static rvli_value *reshape_flat(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = 1;
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], 1);
 }
 
 const rvli_operator rvli_mixer_operators[] = {

@@ -188,20 +188,23 @@ rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shap
     return rvli_node_gives(g, node, rvli_value_view(g, x, shape));
 }
 
+rvli_value *rvli_op_rows(rvli_graph *g, rvli_value *x, uint64_t width)
+{
+    rvli_shape shape = x->shape;
+    shape.width = width;
+    return rvli_op_reshape(g, x, &shape);
+}
+
 /* By heads: as .view(hidden_shape) has it. */
 static rvli_value *view(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = rvli_dim_here(g->t, RVLI_DIM_HEAD);
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], rvli_dim_here(g->t, RVLI_DIM_HEAD));
 }
 
 /* By heads that have two parts. */
 static rvli_value *view_pairs(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = 2 * rvli_dim_here(g->t, RVLI_DIM_HEAD);
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], 2 * rvli_dim_here(g->t, RVLI_DIM_HEAD));
 }
 
 static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)

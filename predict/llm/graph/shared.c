@@ -23,9 +23,7 @@ static rvli_value *embed_tokens_per_layer(rvli_graph *g, rvli_value *const *argu
 /* Those of all layers, one after the other. */
 static rvli_value *by_layers(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = g->t->model->dim[RVLI_DIM_PER_LAYER];
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], g->t->model->dim[RVLI_DIM_PER_LAYER]);
 }
 
 /* That of the layer that comes next: a view, of which the gradient is as large as the whole. */

@@ -41,9 +41,16 @@ static rvli_value *mean_of_streams(rvli_graph *g, rvli_value *const *x)
 /* Of each token a number for each stream: .permute(2, 0, 1).unsqueeze(-1) */
 static rvli_value *of_streams(rvli_graph *g, rvli_value *const *x)
 {
-    rvli_shape shape = x[0]->shape;
-    shape.width = 1;
-    return rvli_op_reshape(g, x[0], &shape);
+    return rvli_op_rows(g, x[0], 1);
+}
+
+/* Of two values that both are kept, in the shape of the first. */
+static rvli_value *of_two(rvli_graph *g, rvli_backward_fn backward, rvli_value *const *both)
+{
+    rvli_node *node = rvli_node_make(g, backward, both, 2);
+    rvli_node_keep(g, node, both[0]);
+    rvli_node_keep(g, node, both[1]);
+    return rvli_node_gives(g, node, rvli_value_make(g, &both[0]->shape));
 }
 
 /* ---- All from all: a product of each token's streams with a matrix ---- */
@@ -58,10 +65,7 @@ static void mix_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradi
 
 static rvli_value *mix_streams(rvli_graph *g, rvli_value *const *factors)
 {
-    rvli_node *node = rvli_node_make(g, mix_backward, factors, 2);
-    rvli_node_keep(g, node, factors[0]);
-    rvli_node_keep(g, node, factors[1]);
-    return rvli_node_gives(g, node, rvli_value_make(g, &factors[0]->shape));
+    return of_two(g, mix_backward, factors);
 }
 
 /* ---- Changes of views in place (torch/csrc/autograd/functions/tensor.cpp, CopySlices) ---- */
@@ -214,10 +218,7 @@ static void divide_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
 
 static rvli_value *divide(rvli_graph *g, rvli_value *const *parts)
 {
-    rvli_node *node = rvli_node_make(g, divide_backward, parts, 2);
-    rvli_node_keep(g, node, parts[0]);
-    rvli_node_keep(g, node, parts[1]);
-    return rvli_node_gives(g, node, rvli_value_make(g, &parts[0]->shape));
+    return of_two(g, divide_backward, parts);
 }
 
 /* Twice the result, the quotient by it, where it is 0; and the distance of each from the mean. */
