@@ -17,7 +17,7 @@ from . import _c
 from ._communicators import COMMUNICATORS, TAG, Communicator, loaded
 from ._job import Group, call_of, job_of, seconds
 from ._scope import scope
-from .errors import ReveilleError, check
+from .errors import NotSupported, ReveilleError, check
 
 LOGGER = logging.getLogger("reveille")
 _ASLEEP_WITH: list[int] = []  # communicators that sleep() has paused and wake() resumes
@@ -31,9 +31,15 @@ def refuse(found: Sequence[Communicator]) -> None:
     PyTorch's are among them, which the library does not know: it has the rule.
     """
     if not found:
-        return  # and a library without CUDA has no such function
+        return
     library = _c.core()
-    _c.declare(library, _c.CUDA_PROTOTYPES)
+    try:
+        _c.declare(library, _c.CUDA_PROTOTYPES)
+    except AttributeError:
+        raise NotSupported(
+            "the process has communicators of NCCL, and this Reveille was built without CUDA: build it where "
+            "CUDA's headers are, or install its wheel"
+        ) from None
     array = (_c.Communicator * len(found))(*map(_described, found))
     check(library.rvl_communicator_check_sleep(array, len(found)), "cuda", library)
 

@@ -13,6 +13,10 @@ import reveille
 from reveille import _asleep, _asleep_nccl, _c, _together, control
 from reveille.errors import Busy, InvalidArgument, InvalidState, JobAborted, NotSupported
 
+with_cuda = pytest.mark.skipif(
+    not all(hasattr(_c.core(), name) for name in _c.CUDA_PROTOTYPES), reason="this library was built without CUDA"
+)
+
 
 class Store:
     """What a job needs of one, for threads."""
@@ -136,6 +140,7 @@ def test_a_rank_that_fails_later_wakes_the_others(monkeypatch):
         assert ranks.calls[rank].count("rvl_wake_up") == slept
 
 
+@with_cuda
 def test_communicators_forbid_it(monkeypatch):
     ranks = Ranks(monkeypatch)
     two = reveille.Communicator(1, 0, 0, 2, "active", 0, 0)
@@ -145,6 +150,16 @@ def test_communicators_forbid_it(monkeypatch):
     assert ranks.calls == {}
 
 
+def test_a_library_without_cuda_refuses_them_by_name(monkeypatch):
+    ranks = Ranks(monkeypatch)
+    monkeypatch.setattr(_c, "CUDA_PROTOTYPES", {"rvl_of_no_library": (ctypes.c_int, [])})
+    monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (reveille.Communicator(1, 0, 0, 1, "active", 0, 0),))
+    with pytest.raises(NotSupported, match="this Reveille was built without CUDA"):
+        reveille.sleep()
+    assert ranks.calls == {}
+
+
+@with_cuda
 def test_a_communicator_of_one_rank_does_not(monkeypatch):
     Ranks(monkeypatch)
     alone = reveille.Communicator(1, 0, 0, 1, "active", 0, 0)
@@ -223,6 +238,7 @@ def sleep_and_wake(job, _rank):
     reveille.wake(group=job, group_timeout=20)
 
 
+@with_cuda
 def test_ranks_pause_their_communicators_for_a_sleep(monkeypatch):
     ranks = Ranks(monkeypatch)
     communicators = Communicators(monkeypatch, ranks)
@@ -233,6 +249,7 @@ def test_ranks_pause_their_communicators_for_a_sleep(monkeypatch):
     assert all(calls == wanted for calls in ranks.calls.values()), ranks.calls
 
 
+@with_cuda
 def test_communicators_that_were_paused_before_stay_so(monkeypatch):
     ranks = Ranks(monkeypatch)
     communicators = Communicators(monkeypatch, ranks)
@@ -242,6 +259,7 @@ def test_communicators_that_were_paused_before_stay_so(monkeypatch):
     assert all("nccl" not in " ".join(calls) for calls in ranks.calls.values())
 
 
+@with_cuda
 def test_a_sleep_that_fails_resumes_communicators(monkeypatch):
     ranks = Ranks(monkeypatch, {(1, "rvl_sleep"): NotSupported("managed memory")})
     communicators = Communicators(monkeypatch, ranks)
@@ -264,6 +282,7 @@ def test_what_forbids_a_sleep_pauses_no_communicator(monkeypatch):
     assert sorted(raised) == [0, 1] and communicators.state == ranks.calls == {}
 
 
+@with_cuda
 def test_a_communicator_that_is_on_its_way_forbids_it(monkeypatch):
     Ranks(monkeypatch)
     moving = tuple(reveille.Communicator(each, 0, 0, 2, "pausing", 4, 0) for each in (1, 2))
@@ -273,6 +292,7 @@ def test_a_communicator_that_is_on_its_way_forbids_it(monkeypatch):
     assert raised.value.tag == "nccl"
 
 
+@with_cuda
 def test_an_older_nccl_is_refused_by_name(monkeypatch):
     ranks = Ranks(monkeypatch)
     Communicators(monkeypatch, ranks, can_suspend=False)
@@ -282,6 +302,7 @@ def test_an_older_nccl_is_refused_by_name(monkeypatch):
     assert all("rvl_sleep" not in calls for calls in ranks.calls.values())
 
 
+@with_cuda
 def test_a_wake_without_the_group_leaves_communicators_paused_and_says_so(monkeypatch, caplog):
     ranks = Ranks(monkeypatch)
     communicators = Communicators(monkeypatch, ranks)
