@@ -22,5 +22,7 @@ command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)
 clang_packages=(clang)
 check_packages=("${clang_packages[@]}" clang-format clang-tidy libclang-rt-14-dev gcovr)
 bare_packages=(debootstrap iproute2)
+# Keeps what was compiled.
+cache_packages=(ccache)
 # Tests of recipes, by what they are tried with: PACKAGE=WHAT.
 recipe_packages=("patchelf=test of vcpkg's port" "buildah=test of the container's image")
