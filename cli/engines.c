@@ -9,7 +9,6 @@
 #include "command.h"
 #include "markdown.h"
 
-#define LINE_BYTES (2 * RVLI_WIRE_TEXT_BYTES)
 #define OPTION_BYTES 64
 
 /* What asks the engine for the same KV cache on any card. "": not known. */
@@ -22,36 +21,46 @@ static void option_of(const rvli_machine_engine *engine, char text[OPTION_BYTES]
         snprintf(text, OPTION_BYTES, "--max-total-tokens %" PRIu64, engine->tokens);
 }
 
-static void describe(const rvli_machine_engine *engine, char text[LINE_BYTES])
+void engines_describe(const rvli_machine_engine *engine, char text[ENGINES_LINE_BYTES])
 {
     char many[COUNT_TEXT_BYTES + 16] = "", size[SIZE_TEXT_BYTES], option[OPTION_BYTES];
     option_of(engine, option);
     if (engine->count > 1)
         snprintf(many, sizeof many, "each of %" PRIu64 " engines of ", engine->count);
-    int length = snprintf(text, LINE_BYTES,
+    int length = snprintf(text, ENGINES_LINE_BYTES,
                           "KV cache of %s%s: %" PRIu64 " tokens in %" PRIu64 " blocks of %" PRIu64,
                           many, engine->name, engine->tokens, engine->blocks, engine->block_tokens);
     if (engine->bytes > 0)
-        length += snprintf(text + length, LINE_BYTES - (size_t)length, ", %s on a GPU",
+        length += snprintf(text + length, ENGINES_LINE_BYTES - (size_t)length, ", %s on a GPU",
                            format_size(engine->bytes, size));
     if (option[0] != '\0')
-        snprintf(text + length, LINE_BYTES - (size_t)length, "; the same by %s", option);
+        snprintf(text + length, ENGINES_LINE_BYTES - (size_t)length, "; the same by %s", option);
+}
+
+uint64_t engines_least_tokens(const rvli_machine_engines *of)
+{
+    uint64_t least = of->count > 0 ? UINT64_MAX : 0;
+    for (size_t i = 0; i < of->count; i++) {
+        if (of->list[i].tokens < least)
+            least = of->list[i].tokens;
+    }
+    return least;
 }
 
 void engines_print(const rvli_machine_engines *of)
 {
-    char text[LINE_BYTES];
+    char text[ENGINES_LINE_BYTES];
     for (size_t i = 0; i < of->count; i++) {
-        describe(&of->list[i], text);
+        engines_describe(&of->list[i], text);
         (void)say("%s\n", text);
     }
 }
 
 void engines_write_markdown(FILE *out, const rvli_machine_engines *of)
 {
-    char text[LINE_BYTES];
+    char text[ENGINES_LINE_BYTES];
     for (size_t i = 0; i < of->count; i++) {
-        describe(&of->list[i], text);
+        engines_describe(&of->list[i], text);
         fputs("- ", out);
         (void)markdown_text(out, text);
         fputs("\n", out);

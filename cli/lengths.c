@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,19 @@
 #define SIGMA_MOST 10.0
 #define LINE_MOST 64
 #define RULES "max, uniform:A..B, lognormal:MEAN,SIGMA, or a file with a number a line"
+
+/* Returns false. */
+static bool refuse(char why[LENGTHS_WHY_BYTES], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool refuse(char why[LENGTHS_WHY_BYTES], const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, LENGTHS_WHY_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
 
 /* ---- Numbers ---- */
 
@@ -42,34 +56,28 @@ static const char *read_number(const char *text, double *number_out)
 
 /* ---- Rules ---- */
 
-static int check_uniform(const command_spec *command, const char *value)
+static bool check_uniform(const char *value, char why[LENGTHS_WHY_BYTES])
 {
     uint64_t first = 0, last = 0;
     const char *at = read_length(value + strlen("uniform:"), &first);
     at = at != NULL && strncmp(at, "..", 2) == 0 ? read_length(at + 2, &last) : NULL;
     if (at == NULL || *at != '\0')
-        return options_refuse(
-            command,
-            "--response-lengths %s: expected uniform:A..B, two numbers of tokens from 1 to %u",
-            value, TOKENS_MOST);
-    if (first > last)
-        return options_refuse(command, "--response-lengths %s: %" PRIu64 " is more than %" PRIu64,
-                              value, first, last);
-    return 0;
+        return refuse(why, "%s: expected uniform:A..B, two numbers of tokens from 1 to %u", value,
+                      TOKENS_MOST);
+    return first <= last ||
+           refuse(why, "%s: %" PRIu64 " is more than %" PRIu64, value, first, last);
 }
 
-static int check_lognormal(const command_spec *command, const char *value)
+static bool check_lognormal(const char *value, char why[LENGTHS_WHY_BYTES])
 {
     double mean = 0, sigma = 0;
     const char *at = read_number(value + strlen("lognormal:"), &mean);
     at = at != NULL && *at == ',' ? read_number(at + 1, &sigma) : NULL;
-    if (at == NULL || *at != '\0' || mean < 1 || mean > TOKENS_MOST || sigma > SIGMA_MOST)
-        return options_refuse(
-            command,
-            "--response-lengths %s: expected lognormal:MEAN,SIGMA: the mean in tokens, at "
-            "least 1, and the deviation of the logarithm, from 0 to %.0f",
-            value, SIGMA_MOST);
-    return 0;
+    return (at != NULL && *at == '\0' && mean >= 1 && mean <= TOKENS_MOST && sigma <= SIGMA_MOST) ||
+           refuse(why,
+                  "%s: expected lognormal:MEAN,SIGMA: the mean in tokens, at least 1, and the "
+                  "deviation of the logarithm, from 0 to %.0f",
+                  value, SIGMA_MOST);
 }
 
 static bool is_length(char *line)
@@ -80,77 +88,72 @@ static bool is_length(char *line)
     return end != NULL && *end == '\0';
 }
 
-static int check_lines(const command_spec *command, const char *path, FILE *file)
+static bool check_lines(const char *path, FILE *file, char why[LENGTHS_WHY_BYTES])
 {
     char line[LINE_MOST];
     uint64_t count = 0;
     while (fgets(line, sizeof line, file) != NULL) {
         count++;
         if (!is_length(line))
-            return options_refuse(command,
-                                  "--response-lengths %s:%" PRIu64
-                                  ": expected a number of tokens from 1 to %u",
-                                  path, count, TOKENS_MOST);
+            return refuse(why, "%s:%" PRIu64 ": expected a number of tokens from 1 to %u", path,
+                          count, TOKENS_MOST);
     }
     if (ferror(file))
-        return complain(EXIT_BAD_INPUT, "--response-lengths %s: %s", path, strerror(errno));
-    return count > 0
-               ? 0
-               : options_refuse(command, "--response-lengths %s: the file has no lengths", path);
+        return refuse(why, "%s: %s", path, strerror(errno));
+    return count > 0 || refuse(why, "%s: the file has no lengths", path);
 }
 
-static int set_file(const command_spec *command, const char *value, char text[PATH_MAX + 8])
+static bool set_file(const char *value, char text[PATH_MAX + 8], char why[LENGTHS_WHY_BYTES])
 {
     char path[PATH_MAX];
     struct stat facts;
     if (stat(value, &facts) != 0)
-        return options_refuse(command,
-                              "--response-lengths %s: no rule, and no file (%s): expected " RULES,
-                              value, strerror(errno));
+        return refuse(why, "%s: no rule, and no file (%s): expected " RULES, value,
+                      strerror(errno));
     if (!S_ISREG(facts.st_mode))
-        return options_refuse(command,
-                              "--response-lengths %s: every process reads it again: name a file "
-                              "that stays",
-                              value);
+        return refuse(why, "%s: every process reads it again: name a file that stays", value);
     FILE *file = realpath(value, path) != NULL ? fopen(path, "re") : NULL;
     if (file == NULL)
-        return complain(EXIT_BAD_INPUT, "--response-lengths %s: %s", value, strerror(errno));
-    int status = check_lines(command, value, file);
+        return refuse(why, "%s: %s", value, strerror(errno));
+    bool well = check_lines(value, file, why);
     fclose(file);
     snprintf(text, PATH_MAX + 8, "file:%s", path);
-    return status;
+    return well;
 }
 
-int lengths_read(const command_spec *command, lengths_rule *rule)
+bool lengths_are_of_file(const char *named)
+{
+    return strcmp(named, "max") != 0 && strncmp(named, "uniform:", strlen("uniform:")) != 0 &&
+           strncmp(named, "lognormal:", strlen("lognormal:")) != 0;
+}
+
+bool lengths_read(lengths_rule *rule, char why[LENGTHS_WHY_BYTES])
 {
     const char *value = rule->named;
     if (value == NULL || strcmp(value, "max") == 0)
-        return 0;
+        return true;
+    if (lengths_are_of_file(value))
+        return set_file(value, rule->text, why);
     snprintf(rule->text, sizeof rule->text, "%s", value);
-    if (strncmp(value, "uniform:", strlen("uniform:")) == 0)
-        return check_uniform(command, value);
-    if (strncmp(value, "lognormal:", strlen("lognormal:")) == 0)
-        return check_lognormal(command, value);
-    return set_file(command, value, rule->text);
+    return value[0] == 'u' ? check_uniform(value, why) : check_lognormal(value, why);
 }
 
 /* ---- What it gave ---- */
 
-void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given)
+void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given, const char *who)
 {
     if (rule->text[0] == '\0')
         return;
     if (given->count == 0)
         complain(0,
-                 "--response-lengths %s: no sequence got its length: vLLM, SGLang and generate() "
+                 "%s%s: no sequence got its length: vLLM, SGLang and generate() "
                  "of transformers ask for one, and the command has generated by none of them",
-                 rule->named);
+                 who, rule->named);
     else
-        complain(0,
-                 "--response-lengths %s: %" PRIu64 " sequences of %" PRIu64 " to %" PRIu64
-                 " tokens, %.1f in the mean",
-                 rule->named, given->count, given->shortest, given->longest,
-                 (double)given->tokens / (double)given->count);
+        complain(
+            0, "%s%s: %" PRIu64 " sequences of %" PRIu64 " to %" PRIu64 " tokens, %.1f in the mean",
+            who, rule->named, given->count, given->shortest, given->longest,
+            (double)given->tokens / (double)given->count);
 }
 
 bool lengths_write_json(FILE *out, const lengths_rule *rule, const rvli_machine_lengths *given)

@@ -10,19 +10,23 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "options.h"
 #include "simcuda/machine/machine.h"
+
+#define LENGTHS_WHY_BYTES (PATH_MAX + 256)
 
 typedef struct lengths_rule {
     const char *named;       /* as it was given; NULL: it was not */
     char text[PATH_MAX + 8]; /* "uniform:1..64", "lognormal:512,0.8", "file:/PATH"; "": max */
 } lengths_rule;
 
-/* Reads what was named, and sets the text. Returns 0 or, having complained, the exit status. */
-int lengths_read(const command_spec *command, lengths_rule *rule);
+/* Whether a rule is the name of a file. */
+bool lengths_are_of_file(const char *named);
 
-/* Says on stderr what the rule gave; nothing without one. */
-void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given);
+/* Reads what was named, and sets the text. false: why says what is wrong with it, by its name. */
+bool lengths_read(lengths_rule *rule, char why[LENGTHS_WHY_BYTES]);
+
+/* Says on stderr what the rule gave, behind a prefix; nothing without a rule. */
+void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given, const char *who);
 
 /* The value of a key "responses" behind a comma; nothing without a rule. false: no memory. */
 bool lengths_write_json(FILE *out, const lengths_rule *rule, const rvli_machine_lengths *given);

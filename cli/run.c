@@ -351,7 +351,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     int code = record_exit_status(end->status);
     unknown_tell(&end->unknown, "");
     assumed_tell(&end->assumed, "");
-    lengths_tell(&parsed->rule, &end->lengths);
+    lengths_tell(&parsed->rule, &end->lengths, "--response-lengths ");
     simulate_tell_pool(&end->pool, "");
     simulate_tell_host(&parsed->what, &end->host);
     simulate_tell_strays(&end->strays, "");
@@ -499,6 +499,15 @@ static int check(const arguments *parsed, const option_line *line, char **words)
                : status;
 }
 
+static int read_lengths(arguments *parsed)
+{
+    char why[LENGTHS_WHY_BYTES];
+    if (!lengths_read(&parsed->rule, why))
+        return options_refuse(&run_spec, "--response-lengths %s", why);
+    parsed->what.responses = parsed->rule.text[0] != '\0' ? parsed->rule.text : NULL;
+    return 0;
+}
+
 int command_run(int argc, char **argv)
 {
     arguments parsed = {.what = {.device = SIMULATE_DEVICE_USUAL,
@@ -513,8 +522,7 @@ int command_run(int argc, char **argv)
         status = line.status;
     } else {
         parsed.what.command.words = argv + line.first;
-        status = lengths_read(&run_spec, &parsed.rule);
-        parsed.what.responses = parsed.rule.text[0] != '\0' ? parsed.rule.text : NULL;
+        status = read_lengths(&parsed);
         if (status == 0)
             status = check(&parsed, &line, argv + line.first);
         if (status == 0)

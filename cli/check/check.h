@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "command.h"
+#include "lengths.h"
 #include "model_set.h"
 #include "simulate.h"
 #include "verdict.h"
@@ -28,6 +29,8 @@ typedef struct check_item {
     char *program;        /* the first word, as this process finds it */
     simulation simulated; /* all of it but the device and the command */
     double timeout_s;     /* 0: none */
+    lengths_rule responses;
+    uint64_t kv_tokens; /* that the KV cache of each engine has room for; 0: of no matter */
     rvl_model_options options;
     rvl_model_given *given;
     const char **devices;
@@ -60,7 +63,8 @@ typedef enum check_verdict {
     CHECK_GONE, /* the baseline has it, the run has not */
     CHECK_GREW,
     CHECK_OVER_BUDGET,
-    CHECK_REFUSED, /* a request was refused, and the check allows none */
+    CHECK_REFUSED,    /* a request was refused, and the check allows none */
+    CHECK_FEW_TOKENS, /* an engine's KV cache has room for fewer than the check asks for */
     CHECK_OOM,
     CHECK_NO_ROOM, /* there is no such step at all: it has no KV cache */
     CHECK_BROKEN   /* nothing was checked: a trace, a config or a setting is wrong */
@@ -88,7 +92,8 @@ typedef struct check_result {
     char *verdict;         /* of the whole run, as every command says it; NULL: it has no stages */
     check_verdict outcome; /* what the verdict comes to beside its stages */
     bool noted;            /* the verdict is none that a review passes over */
-    bool cut;              /* an interrupt has ended its command */
+    rvli_machine_engines engines;
+    bool cut; /* an interrupt has ended its command */
 } check_result;
 
 /* Why a check came to no stages. */
@@ -118,7 +123,7 @@ void check_results_free(check_results *results);
  * of memory ends all checks.
  */
 int check_simulate(const check_item *item, const char *device, const char *trace,
-                   check_refusal *why);
+                   check_refusal *why, rvli_machine_engines *engines_out);
 
 /*
  * Compares with the baseline's file; stages that only this has are added to the results. Returns 0

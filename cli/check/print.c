@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "engines.h"
 #include "markdown.h"
 #include "output.h"
 
@@ -18,6 +19,7 @@ static const char *const verdicts[] = {
     [CHECK_GREW] = "ABOVE THE BASELINE",
     [CHECK_OVER_BUDGET] = "OVER BUDGET",
     [CHECK_REFUSED] = "REFUSED",
+    [CHECK_FEW_TOKENS] = "KV CACHE TOO SMALL",
     [CHECK_OOM] = "OOM",
     [CHECK_NO_ROOM] = "NO ROOM",
     [CHECK_BROKEN] = "ERROR",
@@ -96,19 +98,49 @@ static void add_totals(const check_result *result, totals *sums)
 
 /* ---- A table ---- */
 
-/* "  sft on h200: fits, with 61.2 GiB to spare" */
-static void say_verdict(const check_result *result)
+/* Why a run fails beside its stages: its verdict, or what else the check asks for. */
+static const char *explain_run(const check_result *result, char text[CHECK_TEXT_BYTES])
 {
-    if (result->verdict == NULL)
-        return;
+    if (result->outcome != CHECK_FEW_TOKENS)
+        return result->verdict;
+    uint64_t tokens = engines_least_tokens(&result->engines), asked = result->item->kv_tokens;
+    if (result->engines.count == 0)
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "no engine has said how large its KV cache is, and \"kv_tokens\" is %" PRIu64
+                 ": vLLM and SGLang say it where the command starts one",
+                 asked);
+    else
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "the KV cache has room for %" PRIu64 " tokens, fewer than \"kv_tokens\", %" PRIu64,
+                 tokens, asked);
+    return text;
+}
+
+/* "  sft on h200: fits, with 61.2 GiB to spare" */
+static void say_line(const check_result *result, const char *verdict, const char *text)
+{
     fputs("  ", stdout);
     write_shown(stdout, RVLI_SHOWN_PLAIN, result->item->name);
     fputs(" on ", stdout);
     write_shown(stdout, RVLI_SHOWN_PLAIN, result->device);
-    printf(": %s%s", check_run_fails(result) ? verdicts[result->outcome] : "",
-           check_run_fails(result) ? ": " : "");
-    write_shown(stdout, RVLI_SHOWN_PLAIN, result->verdict);
+    printf(": %s%s", verdict, verdict[0] != '\0' ? ": " : "");
+    write_shown(stdout, RVLI_SHOWN_PLAIN, text);
     puts("");
+}
+
+static void say_run(const check_result *result)
+{
+    char line[ENGINES_LINE_BYTES], text[CHECK_TEXT_BYTES];
+    for (size_t i = 0; i < result->engines.count; i++) {
+        engines_describe(&result->engines.list[i], line);
+        say_line(result, "", line);
+    }
+    if (result->verdict == NULL)
+        return;
+    if (result->outcome == CHECK_FEW_TOKENS)
+        say_line(result, "", result->verdict);
+    say_line(result, check_run_fails(result) ? verdicts[result->outcome] : "",
+             explain_run(result, text));
 }
 
 /* A check that came to no stages, with why. */
@@ -169,7 +201,7 @@ bool check_print_table(const check_results *results)
     bool printed = complete && table_print(rows, "");
     table_free(rows);
     for (size_t i = 0; printed && i < results->count; i++)
-        say_verdict(&results->results[i]);
+        say_run(&results->results[i]);
     if (printed)
         printf("%s, %zu failed", format_count(all.stages, "stage", "stages", stages), all.failures);
     if (printed && all.errors > 0)
@@ -229,8 +261,9 @@ static void begin_annotation(const check_file *file, const check_result *result,
 
 static void annotate_run(const check_file *file, const check_result *result)
 {
+    char text[CHECK_TEXT_BYTES];
     begin_annotation(file, result, check_run_fails(result));
-    write_shown(stdout, RVLI_SHOWN_GITHUB, result->verdict);
+    write_shown(stdout, RVLI_SHOWN_GITHUB, explain_run(result, text));
     puts("");
 }
 
@@ -327,11 +360,25 @@ static bool write_item(FILE *out, const check_result *result, const char *stage,
     return ok;
 }
 
+static bool write_item_line(FILE *out, const check_result *result, const char *text)
+{
+    bool ok = write_item(out, result, NULL, text);
+    fputs("\n", out);
+    return ok;
+}
+
 static bool write_items(FILE *out, const check_result *result)
 {
-    char text[CHECK_TEXT_BYTES];
-    bool ok = result->verdict == NULL || write_item(out, result, NULL, result->verdict);
-    fputs(result->verdict != NULL ? "\n" : "", out);
+    char text[CHECK_TEXT_BYTES], line[ENGINES_LINE_BYTES];
+    bool ok = true;
+    for (size_t i = 0; ok && i < result->engines.count; i++) {
+        engines_describe(&result->engines.list[i], line);
+        ok = write_item_line(out, result, line);
+    }
+    if (ok && result->verdict != NULL)
+        ok = write_item_line(out, result, result->verdict);
+    if (ok && result->outcome == CHECK_FEW_TOKENS)
+        ok = write_item_line(out, result, explain_run(result, text));
     for (size_t k = 0; ok && k < result->stage_count; k++) {
         const check_stage *stage = &result->stages[k];
         if (!check_fails(stage))
@@ -424,10 +471,11 @@ static void write_case(FILE *output, const check_result *result, const check_sta
 static void write_run(FILE *output, const check_result *result)
 {
     const char *kind = result->outcome == CHECK_BROKEN ? "error" : "failure";
+    char text[CHECK_TEXT_BYTES];
     fputs("    <testcase classname=\"", output);
     write_suite_name(output, result);
     fprintf(output, "\" name=\"verdict\">\n      <%s message=\"", kind);
-    write_xml(output, result->verdict);
+    write_xml(output, explain_run(result, text));
     fputs("\"/>\n    </testcase>\n", output);
 }
 

@@ -396,6 +396,39 @@ static bool find_folder(const reading *r, simulation *what)
     return slash == NULL || what->command.folder != NULL || no_memory(r);
 }
 
+/* The name of a file is relative to the file of checks. */
+static bool read_responses(const reading *r, const json_t *object, check_item *item)
+{
+    lengths_rule *rule = &item->responses;
+    const char *named;
+    char why[LENGTHS_WHY_BYTES];
+    if (!read_string(r, object, "response_lengths", &named) ||
+        !read_number(r, object, "response_seed", 0, UINT32_MAX, &item->simulated.response_seed))
+        return false;
+    if (named == NULL || strcmp(named, "max") == 0)
+        return json_object_get(object, "response_seed") == NULL ||
+               refuse(r, "\"response_seed\": of which lengths? Add \"response_lengths\"");
+    char *path = lengths_are_of_file(named) ? resolve(r, named) : strdup(named);
+    if (path == NULL)
+        return no_memory(r);
+    rule->named = path;
+    bool read = lengths_read(rule, why);
+    rule->named = named;
+    free(path);
+    item->simulated.responses = rule->text;
+    return read || refuse(r, "\"response_lengths\": %s", why);
+}
+
+static bool read_kv_tokens(const reading *r, const json_t *object, uint64_t *tokens)
+{
+    const json_t *value = json_object_get(object, "kv_tokens");
+    if (value == NULL)
+        return true;
+    *tokens = (uint64_t)json_integer_value(value);
+    return (json_is_integer(value) && json_integer_value(value) > 0) ||
+           refuse(r, "\"kv_tokens\": expected a number of tokens, more than 0");
+}
+
 static bool read_command(const reading *r, const json_t *object, check_item *item)
 {
     simulation *what = &item->simulated;
@@ -406,7 +439,8 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
            read_ranks(r, object, what) &&
            read_size(r, object, "host_memory", 1, &what->host_bytes) &&
            read_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
-           read_stages(r, object, &what->nvtx) && read_timeout(r, object, &item->timeout_s);
+           read_stages(r, object, &what->nvtx) && read_timeout(r, object, &item->timeout_s) &&
+           read_responses(r, object, item) && read_kv_tokens(r, object, &item->kv_tokens);
 }
 
 /* ---- What is checked ---- */
@@ -414,9 +448,10 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
 /* A key that does nothing for this kind of check would be taken for one that does. */
 static bool check_idle(const reading *r, const json_t *object, bool has_command)
 {
-    static const char *const of_commands[] = {"gpus",        "rank",          "world",
-                                              "host_memory", "keep_contents", "stages",
-                                              "stages_nvtx", "timeout",       NULL};
+    static const char *const of_commands[] = {"gpus",          "rank",          "world",
+                                              "host_memory",   "keep_contents", "stages",
+                                              "stages_nvtx",   "timeout",       "response_lengths",
+                                              "response_seed", "kv_tokens",     NULL};
     static const char *const of_others[] = {"wake", "conductor", NULL};
     for (const char *const *key = has_command ? of_others : of_commands; *key != NULL; key++) {
         if (json_object_get(object, *key) != NULL)
@@ -470,13 +505,30 @@ static bool read_wake(const reading *r, const json_t *object, check_item *item)
 
 static bool read_item(reading *r, const json_t *object, check_item *item)
 {
-    static const char *const keys[] = {
-        "name",        "trace",       "model",         "settings",
-        "devices",     "wake",        "budgets",       "tolerance_percent",
-        "conductor",   "command",     "gpus",          "rank",
-        "world",       "host_memory", "keep_contents", "stages",
-        "stages_nvtx", "timeout",     "headroom",      "no_refusals",
-        NULL};
+    static const char *const keys[] = {"name",
+                                       "trace",
+                                       "model",
+                                       "settings",
+                                       "devices",
+                                       "wake",
+                                       "budgets",
+                                       "tolerance_percent",
+                                       "conductor",
+                                       "command",
+                                       "gpus",
+                                       "rank",
+                                       "world",
+                                       "host_memory",
+                                       "keep_contents",
+                                       "stages",
+                                       "stages_nvtx",
+                                       "timeout",
+                                       "headroom",
+                                       "no_refusals",
+                                       "response_lengths",
+                                       "response_seed",
+                                       "kv_tokens",
+                                       NULL};
     r->check = NULL;
     if (!json_is_object(object))
         return refuse(r, "\"checks\": expected a list of objects");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "check/check.h"
+#include "engines.h"
 #include "interrupt.h"
 #include "peaks.h"
 #include "progress.h"
@@ -98,7 +99,7 @@ static rvl_status explain_end(const char *trace, const rvl_replay_options *optio
 }
 
 /* The device is in the trace. */
-static int replay_command(const check_item *item, const rvl_replay_options *options,
+static int replay_command(check_result *result, const rvl_replay_options *options,
                           check_refusal *why, rvl_replay **replay_out)
 {
     char unnamed[SIMULATE_TRACE_BYTES];
@@ -108,7 +109,7 @@ static int replay_command(const check_item *item, const rvl_replay_options *opti
     int file = simulate_trace(unnamed);
     if (file < 0)
         return EXIT_INTERNAL;
-    int code = check_simulate(item, options->device, trace, why);
+    int code = check_simulate(result->item, options->device, trace, why, &result->engines);
     if (code == 0 && why->verdict == CHECK_OK) {
         rvl_status status = rvl_replay_run(&trace, 1, &own, replay_out);
         code = status == RVL_OK ? 0 : refuse_replay(status, why);
@@ -122,9 +123,10 @@ static int replay_command(const check_item *item, const rvl_replay_options *opti
 }
 
 /* *replay_out is NULL where *why says why there is none. */
-static int replay_item(const check_item *item, const char *device, check_refusal *why,
+static int replay_item(check_result *result, const char *device, check_refusal *why,
                        rvl_replay **replay_out)
 {
+    const check_item *item = result->item;
     rvl_replay_options options = {.struct_size = sizeof options,
                                   .device = device,
                                   .conductor = item->conductor,
@@ -135,7 +137,7 @@ static int replay_item(const check_item *item, const char *device, check_refusal
     *replay_out = NULL;
     verdict_ask(&item->headroom, &options);
     if (item->words != NULL)
-        return replay_command(item, &options, why, replay_out);
+        return replay_command(result, &options, why, replay_out);
     return item->model != NULL ? replay_model(item, &options, why, replay_out)
                                : replay_traces(item, &options, why, replay_out);
 }
@@ -244,6 +246,12 @@ static bool has_stage_without_room(const check_result *result)
     return false;
 }
 
+static bool has_too_few_tokens(const check_result *result)
+{
+    uint64_t asked = result->item->kv_tokens;
+    return asked > 0 && engines_least_tokens(&result->engines) < asked;
+}
+
 static check_verdict outcome_of(const rvl_verdict *verdict, const check_result *result)
 {
     switch (verdict->kind) {
@@ -253,7 +261,9 @@ static check_verdict outcome_of(const rvl_verdict *verdict, const check_result *
     case RVL_VERDICT_OUT_OF_MEMORY: /* a stage that says so is enough */
         return has_stage_without_room(result) ? CHECK_OK : CHECK_OOM;
     default:
-        return verdict->refused_count > 0 && result->item->no_refusals ? CHECK_REFUSED : CHECK_OK;
+        if (verdict->refused_count > 0 && result->item->no_refusals)
+            return CHECK_REFUSED;
+        return has_too_few_tokens(result) ? CHECK_FEW_TOKENS : CHECK_OK;
     }
 }
 
@@ -264,7 +274,7 @@ static int read_verdict(const rvl_replay *replay, check_result *result)
         return no_memory();
     result->verdict = printable(verdict.text);
     result->outcome = outcome_of(&verdict, result);
-    result->noted = verdict.kind != RVL_VERDICT_FITS;
+    result->noted = verdict.kind != RVL_VERDICT_FITS || result->outcome == CHECK_FEW_TOKENS;
     return result->verdict != NULL ? 0 : no_memory();
 }
 
@@ -332,7 +342,7 @@ static int run_one(const check_item *item, const char *device, check_result *res
     rvl_replay *replay;
     check_refusal why = {.verdict = CHECK_OK};
     *result = (check_result){.item = item, .device = device != NULL ? device : "own"};
-    int code = replay_item(item, device, &why, &replay);
+    int code = replay_item(result, device, &why, &replay);
     if (code == 0 && replay != NULL)
         code = read_replay(replay, result);
     if (code == 0 && replay != NULL)

@@ -104,6 +104,8 @@ static void tell(const check_item *item, const char *device, const simulation_en
     simulate_tell_pool(&end->pool, who);
     simulate_tell_strays(&end->strays, who);
     simulate_tell_races(&end->races, who);
+    snprintf(who, sizeof who, "check %s on %s: \"response_lengths\" ", item->name, device);
+    lengths_tell(&item->responses, &end->lengths, who);
 }
 
 /* ---- Running ---- */
@@ -141,7 +143,7 @@ static int run_command(const check_item *item, const char *device, const char *t
 }
 
 int check_simulate(const check_item *item, const char *device, const char *trace,
-                   check_refusal *why)
+                   check_refusal *why, rvli_machine_engines *engines_out)
 {
     simulation_end end = {0};
     FILE *output = tmpfile();
@@ -154,6 +156,7 @@ int check_simulate(const check_item *item, const char *device, const char *trace
     else
         why->verdict = CHECK_BROKEN;
     complain_into(NULL, 0);
+    *engines_out = end.engines;
     if (why->verdict == CHECK_OK)
         tell(item, device, &end);
     else if (!why->cut)

@@ -23,6 +23,8 @@ typedef struct fit_arguments {
     const char *host_memory;
     const char *keep_contents;
     const char *stages;
+    const char *response_lengths;
+    const char *response_seed;
     option_headroom headroom;
     option_document json;
     char **words; /* of the command; end with NULL */

@@ -82,7 +82,9 @@ static char **make_words(const fit_arguments *arguments, const char *device, con
     size_t own_count = 11;
     const char *more[][2] = {{"--host-memory", arguments->host_memory},
                              {"--keep-contents", arguments->keep_contents},
-                             {"--stages", arguments->stages}};
+                             {"--stages", arguments->stages},
+                             {"--response-lengths", arguments->response_lengths},
+                             {"--response-seed", arguments->response_seed}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i][1] != NULL) {
             own[own_count++] = more[i][0];

@@ -95,9 +95,13 @@ typedef enum table { ROOT, CHECK, SETTINGS, BUDGETS, GIVEN, TABLES } table;
 
 static const char *const known[TABLES][KEYS_MAX] = {
     [ROOT] = {"schema", "baseline", "tolerance_percent", "checks"},
-    [CHECK] = {"name", "trace", "model", "devices", "wake", "conductor", "budgets", "settings",
-               "tolerance_percent", "command", "gpus", "rank", "world", "host_memory",
-               "keep_contents", "stages_nvtx", "timeout"},
+    [CHECK] = {"name",          "trace",       "model",
+               "devices",       "wake",        "conductor",
+               "budgets",       "settings",    "tolerance_percent",
+               "command",       "gpus",        "rank",
+               "world",         "host_memory", "keep_contents",
+               "stages_nvtx",   "timeout",     "response_lengths",
+               "response_seed", "kv_tokens"},
     [SETTINGS] = {"tp",
                   "pp",
                   "pp-rank",
@@ -216,6 +220,9 @@ static const char *good_value(text *t, const char *key)
                  {"host_memory", "\"512GiB\""},
                  {"keep_contents", "0"},
                  {"stages_nvtx", "\"stage:\""},
+                 {"response_lengths", "\"uniform:1..64\""},
+                 {"response_seed", "7"},
+                 {"kv_tokens", "100000"},
                  {"recompute", "false"},
                  {"strategy", "\"v2\""},
                  {"given", "{ cuda_graph = \"2.5GiB\" }"}};

@@ -108,6 +108,28 @@ def of_sglang(command, folder, size, size_bytes):
     check(lines, [f"KV cache of SGLang: 7042 tokens in 110 blocks of 64{room}; the same by --max-total-tokens 7042"], "line")
 
 
+def gate(command, folder, program, kv_tokens, status, text):
+    """`reveille check` with `kv_tokens`: the text is what it says of the run on a terminal, in Markdown, in JUnit and on GitHub."""
+    module(folder, "vllm.v1.engine.core", f"BLOCKS, GROUPS, TOKENS = 443, 1, 7080\n{CORE}")
+    check_of = {"name": "engine", "command": [sys.executable, "-B", "-c", program], "devices": "h100-80g", "kv_tokens": kv_tokens}
+    (folder / "c.json").write_text(json.dumps({"schema": 1, "checks": [check_of]}))
+    marked, junit = folder / "c.md", folder / "c.xml"
+    done = subprocess.run([command, "check", f"--markdown={marked}", f"--junit={junit}", "--github", folder / "c.json"],
+                          env=dict(os.environ, PYTHONPATH=str(folder)), capture_output=True, text=True)  # fmt: skip
+    check(done.returncode, status, done.stderr)
+    fits = "  engine on h100-80g: fits, with 78.7 GiB to spare\n"
+    check(fits in done.stdout, True, done.stdout)
+    size = 443 * 4096 * 3
+    told = f"KV cache of vLLM: 7080 tokens in 443 blocks of 16, 5.2 MiB on a GPU; the same by --kv-cache-memory-bytes {size}"
+    check(f"  engine on h100-80g: {told}\n" in done.stdout, "EngineCore" in program, done.stdout)
+    check(told in marked.read_text().replace("\\", ""), "EngineCore" in program, marked.read_text())
+    check("1 stage, " + ("0" if status == 0 else "1") + " failed\n" in done.stdout, True, done.stdout)
+    check(f"  engine on h100-80g: KV CACHE TOO SMALL: {text}" in done.stdout, status != 0, done.stdout)
+    for where in marked.read_text().replace("\\", ""), junit.read_text().replace("&#34;", '"'), done.stdout.replace("KV CACHE TOO SMALL: ", ""):
+        check(text in where, status != 0, where)
+    check("::error file=" in done.stdout, status != 0, done.stdout)
+
+
 def main(command):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -117,6 +139,10 @@ def main(command):
         of_sglang(command, folder, "(4096, 8192)", 12288)
         of_sglang(command, folder, "3072", 3072)
         of_sglang(command, folder, "(0, 0)", 0)
+
+        gate(command, folder, VLLM.format(engines=1) + USE, 7080, 0, "fewer than")
+        gate(command, folder, VLLM.format(engines=1) + USE, 7081, 3, 'the KV cache has room for 7080 tokens, fewer than "kv_tokens", 7081')
+        gate(command, folder, USE, 1, 3, 'no engine has said how large its KV cache is, and "kv_tokens" is 1')
 
         lines, found, _ = run(command, folder, USE)
         check((lines, found), ([], None), "a program without an engine")

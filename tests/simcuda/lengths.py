@@ -238,6 +238,31 @@ def check_words(runner):
     assert "--response-seed: of which lengths? Add --response-lengths" in done.stderr, done.stderr
 
 
+def check_check(runner):
+    """`reveille check` hands the rule on, a file's name relative to its own; `reveille fit` does, too."""
+    (runner.folder / "gate").mkdir()
+    (runner.folder / "gate" / "lengths.txt").write_text("7\n31\n")
+    text = json.dumps({"requests": [ask([1]), ask([2])], "many": 1})
+    program = [sys.executable, "-B", __file__, "vllm", text]
+    environment = dict(os.environ, PYTHONPATH=str(runner.folder))
+    for rule, seed, told in (
+        ("lengths.txt", {}, "lengths.txt: 2 sequences of 7 to 31 tokens, 19.0 in the mean"),
+        ("uniform:9..9", {"response_seed": 3}, "uniform:9..9: 2 sequences of 9 to 9 tokens, 9.0 in the mean"),
+    ):
+        checks = {"schema": 1, "checks": [{"name": "job", "command": program, "response_lengths": rule, **seed}]}
+        (runner.folder / "gate" / "c.json").write_text(json.dumps(checks))
+        done = subprocess.run([runner.command, "check", "gate/c.json"], cwd=runner.folder, env=environment, capture_output=True, text=True)
+        check(done.returncode, 0, done.stdout + done.stderr)
+        check(f'reveille: check job on h200: "response_lengths" {told}\n' in done.stderr, True, done.stderr)
+    words = ["fit", "--find", "n=1..2", "--jobs", "1", "--progress=never", "--response-lengths"]
+    wrong = "import sys; sys.exit({n} * 0 + 5)"
+    for rule, status, told in ("uniform:9..4", 2, "--response-lengths uniform:9..4: 9 is more than 4"), ("uniform:9..9", 0, ""):
+        command = program if status == 0 else [sys.executable, "-c", wrong]
+        done = subprocess.run([runner.command, *words, rule, "--", *command, "{n}"], env=environment, capture_output=True, text=True)
+        check(done.returncode, status, done.stdout + done.stderr)
+        check(told in done.stderr, True, done.stderr)
+
+
 def module(folder, name, text):
     path = folder.joinpath(*name.split("."))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -261,6 +286,7 @@ def main(command):
             check_refusals(runner, engine)
         check_file(runner, "vllm")
         check_words(runner)
+        check_check(runner)
 
         # Tokens that come together, as of speculative decoding: the sequence ends among them.
         rows = runner.run("vllm", "uniform:7..7", [ask([1]), ask([2], ignores=True)], many=4)
@@ -283,6 +309,6 @@ def main(command):
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        program(*sys.argv[1:])
+        program(*sys.argv[1:3])
     else:
         main(*sys.argv[1:])

@@ -331,6 +331,19 @@ static void refuses_what_does_nothing(void **state)
          "\"stages_nvtx\" is the older name of \"stages\": leave it out"},
         {"\"command\": \"x\", \"timeout\": 0", "\"timeout\": expected seconds, more than 0"},
         {"\"command\": \"x\", \"timeout\": \"1\"", "\"timeout\": expected seconds, more than 0"},
+        {"\"command\": \"x\", \"response_lengths\": \"uniform:9..4\"",
+         "\"response_lengths\": uniform:9..4: 9 is more than 4"},
+        {"\"command\": \"x\", \"response_lengths\": \"none.txt\"",
+         "\"response_lengths\": none.txt: no rule, and no file (No such file or directory)"},
+        {"\"command\": \"x\", \"response_seed\": 1",
+         "\"response_seed\": of which lengths? Add \"response_lengths\""},
+        {"\"command\": \"x\", \"response_lengths\": \"uniform:1..4\", \"response_seed\": -1",
+         "\"response_seed\": expected a number from 0 to 4294967295"},
+        {"\"command\": \"x\", \"kv_tokens\": 0",
+         "\"kv_tokens\": expected a number of tokens, more than 0"},
+        {"\"command\": \"x\", \"kv_tokens\": \"many\"",
+         "\"kv_tokens\": expected a number of tokens, more than 0"},
+        {"\"trace\": \"x\", \"kv_tokens\": 5", "\"kv_tokens\" is for commands"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[1024];
