@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""GRPO by TRL, unedited: a model of Qwen2.5-0.5B's shape with random weights, in bf16.
+"""GRPO by TRL with random weights: grpo.py FOLDER CONFIG.json DTYPE, the model's shape and the type of its weights.
 
-Stages end where TRL calls the program: rewards come behind generation, callbacks around the optimizer.
+TRL is not edited. Its trainer's methods, its callbacks and the reward say where a stage of a step ends. What
+a card could do otherwise than a simulated one is fixed: each completion has NEW_TOKENS tokens, since its end
+token is forbidden until then, and a reward says nothing about its text.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -12,25 +15,30 @@ import torch
 from datasets import Dataset
 from stages import Stages
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-WORDS, PROMPTS, PROMPT_WORDS, GENERATIONS, NEW_TOKENS, STEPS = 151936, 48, 64, 16, 192, 3
-SHAPE = {  # Qwen2.5-0.5B's config.json
-    "vocab_size": WORDS,
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32768,
-    "tie_word_embeddings": True,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
+PROMPTS, PROMPT_WORDS, GENERATIONS, NEW_TOKENS, STEPS = 48, 64, 32, 128, 3
+PAD, END = 0, 1
 
 stages = Stages(sys.argv[1])
+
+
+class Staged(GRPOTrainer):
+    """TRL's trainer, with the ends of its phases as ends of stages."""
+
+    def end(self, name):
+        stages.end(f"{name}{self.state.global_step}")
+
+    def _prepare_inputs(self, generation_batch):
+        inputs = super()._prepare_inputs(generation_batch)
+        self.end("scored")
+        return inputs
+
+    def compute_loss(self, *args, **named):
+        loss = super().compute_loss(*args, **named)
+        self.end("forward")
+        return loss
 
 
 class Told(TrainerCallback):
@@ -41,8 +49,14 @@ class Told(TrainerCallback):
         stages.end(f"updated{state.global_step - 1}")
 
 
-def tokenizer():
-    words = {"<pad>": 0, "<eos>": 1, "<unk>": 2, **{f"w{i}": i for i in range(3, WORDS)}}
+def config():
+    with open(sys.argv[2], encoding="utf-8") as file:
+        said = json.load(file)
+    return AutoConfig.for_model(**said, pad_token_id=PAD, bos_token_id=None, eos_token_id=END)
+
+
+def tokenizer(count):
+    words = {"<pad>": PAD, "<eos>": END, "<unk>": 2, **{f"w{i}": i for i in range(3, count)}}
     made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(
@@ -50,39 +64,47 @@ def tokenizer():
     )
 
 
-def reward(completions, **_):
-    """The words of each. It is called between generation and the log probabilities."""
-    stages.end("generated")
-    return [float(len(each.split())) for each in completions]
+def prompts():
+    said = [" ".join(f"w{3 + i + 50 * word}" for word in range(PROMPT_WORDS)) for i in range(PROMPTS)]
+    return Dataset.from_list([{"prompt": each} for each in said])
+
+
+def reward(completion_ids, trainer_state, **_):
+    """The place of each. It is called between generation and the log probabilities."""
+    stages.facts.setdefault("tokens", []).append(sorted({len(each) for each in completion_ids}))
+    stages.end(f"generated{trainer_state.global_step}")
+    return [float(i) for i in range(len(completion_ids))]
+
+
+def settings(folder):
+    return GRPOConfig(
+        output_dir=folder,
+        model_init_kwargs={"dtype": sys.argv[3]},
+        per_device_train_batch_size=GENERATIONS,
+        num_generations=GENERATIONS,
+        max_completion_length=NEW_TOKENS,
+        generation_kwargs={"min_new_tokens": NEW_TOKENS},  # a random model may end anywhere
+        max_steps=STEPS,
+        logging_steps=1,
+        report_to="none",
+        save_strategy="no",
+        beta=0.04,
+        seed=1,
+    )
 
 
 def main():
-    prompts = [" ".join(f"w{3 + i + 50 * word}" for word in range(PROMPT_WORDS)) for i in range(PROMPTS)]
+    torch.manual_seed(0)
+    shape = config()
     with tempfile.TemporaryDirectory() as folder:
-        settings = GRPOConfig(
-            output_dir=os.path.join(folder, "out"),
-            per_device_train_batch_size=GENERATIONS,
-            num_generations=GENERATIONS,
-            max_completion_length=NEW_TOKENS,
-            generation_kwargs={"min_new_tokens": NEW_TOKENS},  # a random model may end anywhere
-            max_steps=STEPS,
-            bf16=True,
-            gradient_checkpointing=True,
-            logging_steps=1,
-            report_to="none",
-            save_strategy="no",
-            beta=0.04,
-            seed=1,
-        )
-        torch.manual_seed(0)
         model = os.path.join(folder, "model")
-        Qwen2ForCausalLM(Qwen2Config(**SHAPE)).bfloat16().save_pretrained(model)
-        trainer = GRPOTrainer(
+        AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16).save_pretrained(model)
+        trainer = Staged(
             model=model,
             reward_funcs=reward,
-            args=settings,
-            train_dataset=Dataset.from_list([{"prompt": each} for each in prompts]),
-            processing_class=tokenizer(),
+            args=settings(os.path.join(folder, "out")),
+            train_dataset=prompts(),
+            processing_class=tokenizer(shape.vocab_size),
             callbacks=[Told()],
         )
         stages.end("loaded")

@@ -11,6 +11,7 @@ is what it spends and not how long it waits.
 
 import argparse
 import concurrent.futures
+import importlib.util
 import json
 import os
 import signal
@@ -22,8 +23,10 @@ import time
 
 RUNNING = []
 HERE = os.path.dirname(os.path.abspath(__file__))
+CONFIGS = os.path.join(HERE, "../../data/configs")
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
 # Name: number of GPUs, what Python runs, words behind the folder, environment.
 PROGRAMS = {
     "compiled": (1, ["compiled.py"], [], {}),
@@ -34,7 +37,10 @@ PROGRAMS = {
     "retry_expandable": (1, ["retry.py"], [], EXPANDABLE),
     "ddp": (2, [*TORCHRUN, "ranks.py"], ["ddp"], {}),
     "fsdp": (2, [*TORCHRUN, "ranks.py"], ["fsdp"], {}),
+    "grpo": (1, ["grpo.py"], [f"{CONFIGS}/qwen2.5-0.5b.json", "bfloat16"], OFFLINE),
+    "grpo_llama": (1, ["grpo.py"], [f"{CONFIGS}/llama-3.2-1b.json", "float32"], OFFLINE),
 }
+NEED_TRL = ("grpo", "grpo_llama")  # run where they are named, or where TRL is installed
 
 
 def visible():
@@ -147,7 +153,8 @@ def main():
     options = parser.parse_args()
     options.work_seconds = work_seconds()
     signal.signal(signal.SIGTERM, end_all)
-    asked = [name for name in PROGRAMS if not options.only or name in options.only]
+    without_trl = not importlib.util.find_spec("trl")
+    asked = options.only or [name for name in PROGRAMS if not (without_trl and name in NEED_TRL)]
     lanes = [[gpu] for gpu in visible()] if not options.under else [[]]
     results = []
 

@@ -52,6 +52,8 @@ class Stages:
                 "name": name,
                 "peak_allocated_bytes": said.get("allocated_bytes.all.peak", 0),
                 "peak_reserved_bytes": said.get("reserved_bytes.all.peak", 0),
+                "end_allocated_bytes": said.get("allocated_bytes.all.current", 0),
+                "end_reserved_bytes": said.get("reserved_bytes.all.current", 0),
                 "end_used_bytes": total - free,
                 "retries": said.get("num_alloc_retries", 0),
                 "ooms": said.get("num_ooms", 0),
