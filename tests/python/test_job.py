@@ -41,18 +41,21 @@ def test_all_move_together_and_leave_nothing_in_the_store(tmp_path):
     assert ranks.store.keys() == []
 
 
-def test_each_of_64_ranks_runs_out_of_memory_in_turn(tmp_path):
-    size = 64
+# Which rank fails in each round: of few ranks each, of many the first and last, and those between that pair off.
+IN_TURN = [pytest.param(16, range(16), id="each of 16"), pytest.param(64, (0, 1, 7, 31, 32, 63), id="of 64")]
 
+
+@pytest.mark.parametrize("size,failing", IN_TURN)
+def test_a_rank_runs_out_of_memory_in_turn(tmp_path, size, failing):
     def body(rank, store):
         member, seen = Member(rank, store, size), []
         member.context.pause()
-        for round_ in range(size):
-            if rank == round_:
+        for one in failing:
+            if rank == one:
                 member.context.external("neighbour", "58MiB")
             seen.append(member.aborted("resume"))
             assert member.agreed
-            if rank == round_:
+            if rank == one:
                 member.context.external("neighbour", 0)
         member.context.resume(group=member.job)
         assert member.states() == ACTIVE
@@ -60,8 +63,8 @@ def test_each_of_64_ranks_runs_out_of_memory_in_turn(tmp_path):
 
     answers, _ranks = run(tmp_path, size, body)
     rounds = all_same(answers)
-    assert [each[1] for each in rounds] == list(range(size))
-    message, _rank, reason, status, requested = rounds[7]
+    assert [each[1] for each in rounds] == list(failing)
+    message, _rank, reason, status, requested = rounds[list(failing).index(7)]
     assert message.startswith(f"no rank has moved: rank 7 of {size} cannot resume(): ")
     assert reason in message and status == reveille.OutOfDeviceMemory.STATUS
     assert requested == 12 * MIB
@@ -88,17 +91,18 @@ class Failing:
         return call
 
 
-def test_each_call_of_the_store_fails_on_each_of_64_ranks(tmp_path):
+@pytest.mark.parametrize("size,failing", IN_TURN)
+def test_each_call_of_the_store_fails_in_turn(tmp_path, size, failing):
     """One failed call is no reason to differ: either all have moved, or none has."""
-    size, calls = 64, 6
+    calls = 6
 
     def body(rank, store):
         store = Failing(store)
         member, seen, failed = Member(rank, store, size), [], ""
         assert member.context.fits(group=member.job)  # asks what was counted before
-        for round_ in range(size):
+        for round_, one in enumerate(failing):
             moves = ("pause", "resume")[member.states() == PAUSED]
-            if rank == round_:
+            if rank == one:
                 store.until = 2 + round_ % calls  # the first counts the rounds
             try:
                 getattr(member.context, moves)(group=member.job)
@@ -110,13 +114,13 @@ def test_each_call_of_the_store_fails_on_each_of_64_ranks(tmp_path):
         return [seen, failed]
 
     answers, _ranks = run(tmp_path, size, body)
-    for round_, outcomes in enumerate(zip(*(seen for seen, _failed in answers))):
-        failed = answers[round_][1]
+    for one, outcomes in zip(failing, zip(*(seen for seen, _failed in answers))):
+        failed = answers[one][1]
         told = set(outcomes)
-        assert len(told) == 1, (round_, failed, told)
+        assert len(told) == 1, (one, failed, told)
         if told != {"moved"}:
             (message,) = told
-            assert f"rank {round_} of {size} cannot " in message
+            assert f"rank {one} of {size} cannot " in message
             assert f"its store failed: OSError: {failed}: the connection was closed" in message
     assert {failed for _seen, failed in answers} >= {"compare_set", "set", "add", "check"}
 
