@@ -64,6 +64,7 @@ static bool add_share(search *in, share what)
             strcmp(known->process, what.process) == 0) {
             known->bytes += what.bytes;
             known->window.reserved_bytes = known->bytes;
+            known->window.mapped_bytes += what.window.mapped_bytes;
             return true;
         }
     }
@@ -89,7 +90,8 @@ static bool add_shares(search *in, size_t device, uint32_t stage)
                                RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
         return true;
     for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
-        if (is_of_allocator(&holders[i]))
+        if (is_of_allocator(&holders[i])) {
+            bool mapped = strcmp(holders[i].tag, "cuMemCreate") == 0;
             ok = add_share(
                 in, (share){.device = device,
                             .stage = stage,
@@ -97,7 +99,9 @@ static bool add_shares(search *in, size_t device, uint32_t stage)
                             .bytes = holders[i].bytes,
                             .window = {.name = stats.mark,
                                        .begin_us = rvli_times_first(in->times, mark.begin_ns),
-                                       .end_us = rvli_times_last(in->times, mark.end_ns)}});
+                                       .end_us = rvli_times_last(in->times, mark.end_ns),
+                                       .mapped_bytes = mapped ? holders[i].bytes : 0}});
+        }
     }
     return ok;
 }
@@ -161,8 +165,9 @@ static bool keep_open(search *in, rvl_snapshot *snapshot)
 static bool ask_device(search *in, const char *path, uint32_t index, const size_t *asked,
                        const rvl_snapshot_window *windows, size_t count, bool *is_there)
 {
+    const uint64_t more = history_goes_on(path) ? RVL_SNAPSHOT_GOES_ON : 0;
     const rvl_snapshot_options options = {.struct_size = sizeof options,
-                                          .flags = RVL_SNAPSHOT_HOLDERS,
+                                          .flags = RVL_SNAPSHOT_HOLDERS | more,
                                           .device = index + 1,
                                           .windows = windows,
                                           .window_count = count,

@@ -28,6 +28,9 @@ void history_end(history *of);
 /* Whether the files of this one's process go to its end: "python%5B1%5D.end" is there. */
 bool history_is_whole(const char *path);
 
+/* Whether the process has written another one behind it. */
+bool history_goes_on(const char *path);
+
 /* Hears of a file of history and of the process that it is of. false: go no further. */
 typedef bool (*history_file_fn)(void *user, const char *path, const char *process);
 

@@ -48,14 +48,30 @@ void history_end(history *of)
 
 /* ---- Its files ---- */
 
+/* Where its number begins in the name of a file with the ending. */
+static size_t number_at(const char *path)
+{
+    size_t length = strlen(path) - strlen(ENDING);
+    while (length > 0 && path[length - 1] != '.')
+        length--;
+    return length;
+}
+
 bool history_is_whole(const char *path)
 {
     char end[PATH_MAX + NAME_MAX + sizeof WHOLE];
-    size_t length = strlen(path) - strlen(ENDING);
-    while (length > 0 && path[length - 1] != '.') /* its number */
-        length--;
+    size_t length = number_at(path);
     snprintf(end, sizeof end, "%.*s%s", length > 0 ? (int)length - 1 : 0, path, WHOLE);
     return access(end, F_OK) == 0;
+}
+
+bool history_goes_on(const char *path)
+{
+    char next[PATH_MAX + NAME_MAX + 32];
+    size_t length = number_at(path);
+    snprintf(next, sizeof next, "%.*s%lu" ENDING, (int)length, path,
+             strtoul(path + length, NULL, 10) + 1);
+    return access(next, F_OK) == 0;
 }
 
 /* The process of "python%5B1%5D.2.pickle", as its file is named. false: it is another file. */
@@ -64,9 +80,7 @@ static bool process_of(const char *file, char *process_out, size_t size)
     size_t length = strlen(file), made = 0;
     if (length <= strlen(ENDING) || strcmp(file + length - strlen(ENDING), ENDING) != 0)
         return false;
-    length -= strlen(ENDING);
-    while (length > 0 && file[length - 1] != '.') /* its number */
-        length--;
+    length = number_at(file);
     for (size_t i = 0; i + 1 < length && made + 1 < size; i++) {
         unsigned byte = (unsigned char)file[i];
         if (file[i] == '%' && sscanf(file + i + 1, "%2x", &byte) == 1)

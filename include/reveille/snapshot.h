@@ -20,16 +20,19 @@ typedef struct rvl_snapshot rvl_snapshot;
 #define RVL_SNAPSHOT_HOLDERS 4u    /* find what each stage's peak is for, and which lines hold it */
 #define RVL_SNAPSHOT_ALL_FRAMES 8u /* a line is the innermost frame of a stack, whatever it is */
 #define RVL_SNAPSHOT_MEET_REFUSED 16u /* predict: meet requests that failed, and free them */
+#define RVL_SNAPSHOT_GOES_ON 32u      /* windows: another file goes on where this one ends */
 
 /*
  * A span of time, by the wall clock, that is looked at as a stage. Its peak is the instant with
- * most reserved that is not above reserved_bytes, and of several the one with most allocated.
+ * most reserved that is not above reserved_bytes, and of several the one with most allocated. Where
+ * all have more, private pools without graphs are taken for released, as engines asleep have them.
  */
 typedef struct rvl_snapshot_window {
     const char *name;
     int64_t begin_us;
     int64_t end_us;
     uint64_t reserved_bytes;
+    uint64_t mapped_bytes; /* of those by cuMemMap: the most that pools of engines have then */
 } rvl_snapshot_window;
 
 typedef struct rvl_snapshot_options {

@@ -30,6 +30,8 @@
     X(PENDING, "pending")                                                                          \
     X(CACHED, "cached")
 
+#define AWAY_MOST 4u /* pools that can be away: more of them are always there */
+
 typedef enum tag_number {
 #define TAG_ENUM(name, text) TAG_##name,
     TAG_MAP(TAG_ENUM)
@@ -52,6 +54,7 @@ typedef struct tensor_facts {
     uint16_t tag;
     uint16_t module;
     bool of_graphs; /* in a pool of them */
+    uint32_t away;  /* the bit of its pool; 0: it is none that can be away */
     uint32_t phase; /* of a tensor without a stack: of `observed.phases` + 1 */
 } tensor_facts;
 
@@ -65,10 +68,14 @@ typedef struct finder {
     stack_facts *stacks; /* by stack */
     tensor_facts *facts; /* by tensor */
     bool *graphs;        /* by pool: CUDA graphs were captured into it */
+    uint32_t *away;      /* by pool: the bit of one that can be away, or 0 */
+    uint32_t away_count; /* of pools with a bit */
+    uint32_t gone;       /* bits of the pools that are away in the stage that is looked at */
     rvli_snapshot_piece tags[TAGS_MAX];
     uint32_t tag_count;
     uint64_t work;
     bool all_frames;
+    bool goes_on; /* in another recording: the last entry's instant is over */
 } finder;
 
 /* ---- Texts ---- */
@@ -267,13 +274,14 @@ static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor
     return stack->forward || tensor->end <= end_of(from, next) ? TAG_ACTIVATIONS : TAG_OTHER;
 }
 
-/* By what an entry says, else by the segment that an address is in at the end. */
-static bool in_graphs(const finder *from, uint64_t addr, uint32_t begin)
+/* By what an entry says, else by the segment that an address is in at the end. 0: the default one.
+ */
+static uint32_t pool_of(const finder *from, uint64_t addr, uint32_t begin)
 {
     const rvli_recording *recording = from->recording;
     uint32_t low = 0, high = recording->segment_count;
     if (begin > 0 && begin <= recording->event_count && recording->events[begin - 1].has_pool)
-        return from->graphs[recording->events[begin - 1].pool];
+        return recording->events[begin - 1].pool;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (recording->segments[middle].addr <= addr)
@@ -282,9 +290,9 @@ static bool in_graphs(const finder *from, uint64_t addr, uint32_t begin)
             high = middle;
     }
     if (low == 0 || addr - recording->segments[low - 1].addr >= recording->segments[low - 1].size)
-        return false;
+        return 0;
     const rvli_segment_row *segment = &recording->segments[low - 1];
-    return begin >= segment->since && from->graphs[segment->pool];
+    return begin >= segment->since ? segment->pool : 0;
 }
 
 static void look_at_tensor(finder *from, uint32_t index)
@@ -294,7 +302,9 @@ static void look_at_tensor(finder *from, uint32_t index)
     const stack_facts *stack = facts_of_stack(from, tensor->stack);
     uint32_t instant = tensor->begin > 0 ? tensor->begin - 1 : 0;
     const rvli_phase *phase = rvli_observed_phase(&from->observed, instant);
-    facts->of_graphs = in_graphs(from, tensor->addr, tensor->begin);
+    uint32_t pool = pool_of(from, tensor->addr, tensor->begin);
+    facts->of_graphs = from->graphs[pool];
+    facts->away = from->away[pool];
     if (stack->place.own == 0 && phase != NULL && phase->file.length > 0)
         facts->phase = (uint32_t)(phase - from->observed.phases) + 1;
     if (facts->of_graphs)
@@ -456,7 +466,7 @@ static uint64_t graph_bytes(const finder *from, uint32_t instant)
     for (uint32_t i = 0; i < from->tensors.mapped_count; i++) {
         const rvli_mapped *mapped = &from->tensors.mapped[i];
         if (mapped->begin <= instant && mapped->end > instant &&
-            in_graphs(from, mapped->addr, mapped->begin))
+            from->graphs[pool_of(from, mapped->addr, mapped->begin)])
             bytes += mapped->size;
     }
     return bytes;
@@ -530,7 +540,8 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
     for (uint32_t i = 0; i < from->tensors.count && status == RVL_OK; i++) {
         const rvli_snapshot_tensor *tensor = &from->tensors.list[i];
         const tensor_facts *facts = &from->facts[i];
-        if (tensor->begin > held->instant || tensor->end <= held->instant)
+        if (tensor->begin > held->instant || tensor->end <= held->instant ||
+            (facts->away & from->gone) != 0)
             continue;
         status = add(lines, line_of(from, i));
         if (status == RVL_OK && facts->tag == TAG_ACTIVATIONS)
@@ -595,23 +606,30 @@ static rvl_status begin(finder *from)
     from->stacks = calloc(from->pickle->stack_count + (size_t)1, sizeof *from->stacks);
     from->facts = calloc(from->tensors.count + (size_t)1, sizeof *from->facts);
     from->graphs = calloc(from->pickle->pool_count + (size_t)1, sizeof *from->graphs);
-    for (uint32_t i = 1; from->graphs != NULL && i < from->pickle->pool_count; i++)
+    from->away = calloc(from->pickle->pool_count + (size_t)1, sizeof *from->away);
+    for (uint32_t i = 1; from->graphs != NULL && from->away != NULL && i < from->pickle->pool_count;
+         i++) {
         from->graphs[i] = rvli_observed_graphs(&from->observed, from->pickle->pools[i]);
+        if (!from->graphs[i] && from->away_count < AWAY_MOST)
+            from->away[i] = 1u << from->away_count++;
+    }
     return from->kinds != NULL && from->stacks != NULL && from->facts != NULL &&
-                   from->graphs != NULL
+                   from->graphs != NULL && from->away != NULL
                ? RVL_OK
                : RVL_ERR_HOST_OOM;
 }
 
 /* ---- Windows ---- */
 
-/* By instant, as recorded. The model may have done something else. */
-static uint64_t *reserved_by_instant(const finder *from)
+/* By instant, as recorded, without pools that are gone. The model may have done something else. */
+static uint64_t *reserved_by_instant(const finder *from, uint32_t gone)
 {
     uint32_t count = from->recording->event_count;
     uint64_t *bytes = calloc(count + (size_t)2, sizeof *bytes);
     for (uint32_t i = 0; bytes != NULL && i < from->tensors.mapped_count; i++) {
         const rvli_mapped *mapped = &from->tensors.mapped[i];
+        if (gone != 0 && (from->away[pool_of(from, mapped->addr, mapped->begin)] & gone) != 0)
+            continue;
         bytes[mapped->begin] += mapped->size;
         if (mapped->end <= count)
             bytes[mapped->end] -= mapped->size;
@@ -641,22 +659,32 @@ static reach reach_of(const finder *from, const rvl_snapshot_window *window)
     return within;
 }
 
+/* Reserved bytes by instant without some pools, and without all that can be away. */
+typedef struct reading {
+    const uint64_t *reserved, *least;
+    bool gone;
+} reading;
+
 /*
  * The instant of a window's peak; UINT32_MAX: there is none. An instant lasts until the next entry.
  * Clocks agree to some microseconds, and so the instants of marks come before times.
  */
-static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window,
-                        const uint64_t *reserved, int64_t slack_us)
+static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window, reading of,
+                        int64_t slack_us)
 {
     const rvli_recording *recording = from->recording;
+    const uint64_t *reserved = of.reserved;
     const reach within = reach_of(from, window);
     uint32_t best = UINT32_MAX;
     for (uint32_t i = within.first; i <= within.last; i++) {
         int64_t begin_us = i > 0 ? recording->events[i - 1].time_us : INT64_MIN;
-        int64_t end_us = i < recording->event_count ? recording->events[i].time_us : INT64_MAX;
+        int64_t end_us = i < recording->event_count ? recording->events[i].time_us
+                         : from->goes_on            ? begin_us
+                                                    : INT64_MAX;
         if ((!within.ends && begin_us > window->end_us + slack_us) ||
             (!within.begins && end_us < window->begin_us - slack_us) ||
-            reserved[i] > window->reserved_bytes || (i == 0 && end_us > window->end_us))
+            reserved[i] > window->reserved_bytes || (i == 0 && end_us > window->end_us) ||
+            (of.gone && reserved[i] - of.least[i] > window->mapped_bytes))
             continue;
         if (best == UINT32_MAX || reserved[i] > reserved[best] ||
             (reserved[i] == reserved[best] &&
@@ -669,23 +697,69 @@ static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window,
 /* Clocks of processes are nearly the same. */
 #define SLACK_US 50000
 
-static rvl_status look_through(finder *from, const rvl_snapshot_window *window,
-                               const uint64_t *reserved, rvli_snapshot_stage *stage)
+static uint32_t instant_of(const finder *from, const rvl_snapshot_window *window, reading of)
 {
-    uint32_t instant = peak_of(from, window, reserved, 0);
-    if (instant == UINT32_MAX || reserved[instant] < window->reserved_bytes) {
-        uint32_t wider = peak_of(from, window, reserved, SLACK_US);
-        if (instant == UINT32_MAX ||
-            (wider != UINT32_MAX && reserved[wider] == window->reserved_bytes))
-            instant = wider;
+    uint32_t instant = peak_of(from, window, of, 0);
+    if (instant != UINT32_MAX && of.reserved[instant] == window->reserved_bytes)
+        return instant;
+    uint32_t wider = peak_of(from, window, of, SLACK_US);
+    bool better = wider != UINT32_MAX && of.reserved[wider] == window->reserved_bytes;
+    return instant == UINT32_MAX || better ? wider : instant;
+}
+
+/* Reserved bytes by instant, by the set of pools that are gone; NULL: not asked for yet. */
+typedef struct readings {
+    uint64_t *of[1u << AWAY_MOST];
+} readings;
+
+static bool read_without(const finder *from, uint32_t gone, readings *all)
+{
+    if (all->of[gone] == NULL)
+        all->of[gone] = reserved_by_instant(from, gone);
+    return all->of[gone] != NULL;
+}
+
+/*
+ * Engines release the memory of a pool of their own while they sleep, and PyTorch still counts it.
+ * So where all instants of a window have more reserved than there was, some pools were away: those
+ * with which most is explained. RVL_OK or RVL_ERR_HOST_OOM.
+ */
+static rvl_status find_instant(finder *from, const rvl_snapshot_window *window, readings *all,
+                               uint32_t *instant_out)
+{
+    const uint32_t every = (1u << from->away_count) - 1;
+    uint32_t best = UINT32_MAX;
+    from->gone = 0;
+    for (uint32_t gone = 0; gone <= every && (gone == 0 || from->gone > 0 || best == UINT32_MAX);
+         gone++) {
+        if (!read_without(from, gone, all) || !read_without(from, every, all))
+            return RVL_ERR_HOST_OOM;
+        const reading of = {all->of[gone], all->of[every], gone > 0};
+        uint32_t found = instant_of(from, window, of);
+        if (found == UINT32_MAX ||
+            (best != UINT32_MAX && of.reserved[found] <= all->of[from->gone][best]))
+            continue;
+        best = found;
+        from->gone = gone;
     }
+    *instant_out = best;
+    return RVL_OK;
+}
+
+static rvl_status look_through(finder *from, const rvl_snapshot_window *window, readings *all,
+                               rvli_snapshot_stage *stage)
+{
+    uint32_t instant;
+    rvl_status status = find_instant(from, window, all, &instant);
+    if (status != RVL_OK)
+        return status;
     stage->name = strdup(window->name);
     if (stage->name == NULL)
         return RVL_ERR_HOST_OOM;
     if (instant == UINT32_MAX)
         return RVL_OK;
     stage->held = (rvli_held){from->run->track[instant], instant};
-    stage->held.bytes.reserved = reserved[instant];
+    stage->held.bytes.reserved = all->of[from->gone][instant];
     stage->at_peak = stage->held.bytes;
     stage->peak_allocated = stage->held.bytes.allocated;
     return find_stage(from, stage);
@@ -695,9 +769,9 @@ static rvl_status look_through(finder *from, const rvl_snapshot_window *window,
 static rvl_status look_through_all(finder *from, const rvl_snapshot_options *options,
                                    rvl_snapshot *result)
 {
-    uint64_t *reserved = reserved_by_instant(from);
+    readings all = {0};
     rvli_snapshot_stage *stages = calloc(options->window_count, sizeof *stages);
-    rvl_status status = reserved != NULL && stages != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
+    rvl_status status = stages != NULL ? RVL_OK : RVL_ERR_HOST_OOM;
     if (status == RVL_OK) {
         for (uint32_t i = 0; i < result->facts.stage_count; i++)
             free(result->stages[i].name);
@@ -708,9 +782,10 @@ static rvl_status look_through_all(finder *from, const rvl_snapshot_options *opt
     }
     for (size_t i = 0; i < options->window_count && status == RVL_OK; i++) {
         rvli_snapshot_stage *stage = &result->stages[result->facts.stage_count++];
-        status = look_through(from, &options->windows[i], reserved, stage);
+        status = look_through(from, &options->windows[i], &all, stage);
     }
-    free(reserved);
+    for (uint32_t set = 0; set < 1u << AWAY_MOST; set++)
+        free(all.of[set]);
     free(stages);
     return status;
 }
@@ -720,7 +795,8 @@ rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options
     finder from = {.run = run,
                    .recording = &run->recording,
                    .pickle = &run->recording.pickle,
-                   .all_frames = (options->flags & RVL_SNAPSHOT_ALL_FRAMES) != 0};
+                   .all_frames = (options->flags & RVL_SNAPSHOT_ALL_FRAMES) != 0,
+                   .goes_on = (options->flags & RVL_SNAPSHOT_GOES_ON) != 0};
     rvl_status status = begin(&from);
     for (uint32_t i = 0; i < from.tensors.count && status == RVL_OK; i++)
         look_at_tensor(&from, i);
@@ -733,6 +809,7 @@ rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options
     free(from.stacks);
     free(from.facts);
     free(from.graphs);
+    free(from.away);
     rvli_tensors_clear(&from.tensors);
     rvli_observed_clear(&from.observed);
     return status;

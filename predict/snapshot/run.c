@@ -23,7 +23,7 @@
 #define STAGE_PREFIX "stage:"
 #define FLAGS                                                                                      \
     (RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE | RVL_SNAPSHOT_HOLDERS |                       \
-     RVL_SNAPSHOT_ALL_FRAMES | RVL_SNAPSHOT_MEET_REFUSED)
+     RVL_SNAPSHOT_ALL_FRAMES | RVL_SNAPSHOT_MEET_REFUSED | RVL_SNAPSHOT_GOES_ON)
 /* Entries that are looked at for the request that gave memory back. */
 #define AHEAD_MAX 4096u
 /* What an entry tells the caller that began the run: begin again. */

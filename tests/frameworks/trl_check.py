@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What trl_grpo.py must have come to: trl_check.py SAID.json RUN.json, of the trainer and of `reveille run`."""
+"""What trl_grpo.py must have come to: trl_check.py SAID.json RUN.json [vllm], of the trainer and of `reveille run`."""
 
 import json
 import sys
@@ -7,7 +7,8 @@ import sys
 import torch
 from trl_grpo import GENERATIONS, NEW_TOKENS, PROMPT_WORDS, STEPS, model
 
-PHASES = {"_prepare_inputs", "transformers.generate", "_calculate_rewards", "compute_loss"}
+PHASES = {"_prepare_inputs", "_calculate_rewards", "compute_loss"}
+GENERATED_BY = {True: {"vLLM.generate", "sync_weights"}, False: {"transformers.generate"}}
 
 
 def check(got, expected, what):
@@ -15,7 +16,7 @@ def check(got, expected, what):
 
 
 def check_memory(holders):
-    """Weights of the policy and of the reference, gradients, and Adam's two moments with a step for each parameter."""
+    """Weights of the policy and of the reference, gradients, and Adam's two moments with a step for each parameter; an engine sleeps."""
     with torch.device("meta"):
         made = model()
     parameters, buffers = ([each.nbytes for each in kind()] for kind in (made.parameters, made.buffers))
@@ -27,6 +28,15 @@ def check_memory(holders):
     (last,) = (each["at_peak"] for each in holders if each["stage"].startswith("outside"))
     found = {each["tag"]: each["bytes"] for each in last if each["tag"] in expected}
     check(found, expected, "what the optimizer's step holds")
+
+
+def check_engine(device, engines):
+    """It is awake where it generates, and gone where the trainer works."""
+    (engine,) = engines
+    for stage, awake in ("vLLM.generate", True), ("compute_loss", False):
+        peaks = [each["peak_bytes"] for each in device["stages"] if each["name"].split("#")[0] == stage]
+        check(len(peaks), STEPS, stage)
+        check([each > engine["kv_cache_bytes"] for each in peaks], STEPS * [awake], f"the KV cache is there in {stage}")
 
 
 def main():
@@ -42,8 +52,11 @@ def main():
         check(float(step["num_tokens"]), float(read), f"tokens up to step {i}")
     (device,) = shown["devices"]
     stages = {each["name"].split("#")[0] for each in device["stages"]}
-    check(PHASES - stages, set(), "phases of TRL that are no stages")
+    with_engine = "vllm" in sys.argv[3:]
+    check((PHASES | GENERATED_BY[with_engine]) - stages, set(), "phases of TRL that are no stages")
     check_memory(shown["holders"])
+    if with_engine:
+        check_engine(device, shown["engines"])
     check(shown["verdict"]["text"].startswith("fits, with "), True, shown["verdict"])
     print(f"TRL made {STEPS} steps of GRPO, each completion with {NEW_TOKENS} tokens")
 

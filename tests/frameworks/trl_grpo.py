@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A step of GRPO by TRL, unedited, with a tiny model of random weights and a tokenizer made here.
 
-Writes what the trainer itself says to the file that is named: `trl_grpo.py OUT.json`.
+Writes what the trainer itself says to the file that is named: `trl_grpo.py OUT.json [vllm]`. With `vllm` an engine of vLLM
+generates, on the same GPU, and sleeps while the trainer works.
 """
 
 import json
@@ -48,6 +49,15 @@ def reward(completions, **_):
     return [float(len(each.split())) for each in completions]
 
 
+VLLM = {
+    "use_vllm": True,
+    "vllm_mode": "colocate",
+    "vllm_enable_sleep_mode": True,
+    "vllm_gpu_memory_utilization": 0.3,
+    "vllm_max_model_length": PROMPT_WORDS + NEW_TOKENS,
+}
+
+
 def main():
     prompts = Dataset.from_list([{"prompt": " ".join(f"w{i + 10 * word}" for word in range(1, PROMPT_WORDS + 1))} for i in range(PROMPTS)])
     settings = GRPOConfig(
@@ -60,9 +70,11 @@ def main():
         report_to="none",
         save_strategy="no",
         beta=0.04,
+        **(VLLM if "vllm" in sys.argv[2:] else {}),
     )
     folder = sys.argv[1] + ".model"
-    model().save_pretrained(folder)
+    for each in model(), tokenizer():
+        each.save_pretrained(folder)
     trainer = GRPOTrainer(
         model=folder, reward_funcs=reward, args=settings, train_dataset=prompts, processing_class=tokenizer()
     )

@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self):
         self.runtime = ctypes.CDLL(os.environ["RUNTIME"])
-        self.trace, self.notes, self.late_us = [], [], 0
+        self.trace, self.notes, self.segments, self.late_us = [], [], [], 0
 
     def take(self, size):
         pointer = ctypes.c_void_p()
@@ -43,11 +43,35 @@ class Program:
         self.entry("segment_alloc", addr, size)
         return addr
 
+    def map(self, size):
+        """As the allocator of an engine does it: the memory can be released, and come back at the same address."""
+        driver = ctypes.CDLL(os.environ["DRIVER"])
+        addr, handle = ctypes.c_uint64(), ctypes.c_uint64()
+        pinned_on_device_0 = (ctypes.c_uint64 * 4)(1, 1, 0, 0)
+        assert driver.cuMemAddressReserve(ctypes.byref(addr), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0)) == 0
+        assert driver.cuMemCreate(ctypes.byref(handle), ctypes.c_size_t(size), pinned_on_device_0, ctypes.c_uint64(0)) == 0
+        assert driver.cuMemMap(addr, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_uint64(0)) == 0
+        return addr, size, handle
+
+    def release(self, addr, size, handle):
+        driver = ctypes.CDLL(os.environ["DRIVER"])
+        assert driver.cuMemUnmap(addr, ctypes.c_size_t(size)) == 0 and driver.cuMemRelease(handle) == 0
+
+    def pool(self, number, mapped, what):
+        """The engine's segment, with a tensor as large as it is."""
+        addr, size, _ = mapped
+        self.entry("segment_alloc", addr.value, size)
+        self.entry("alloc", addr.value, size, [FRAME], what)
+        self.segments.append({"device": 0, "address": addr.value, "total_size": size, "allocated_size": size, "active_size": size,
+                              "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": (0, number),
+                              "is_expandable": False, "frames": [],
+                              "blocks": [{"address": addr.value, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}]})
+
     def write(self, number=1, text=None, ended=True):
         name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # what traces call this process
         name.restype, name.argtypes = ctypes.c_char_p, ()
         path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{quote(name().decode(), safe='')}.{number}.pickle")
-        path.write_bytes(text or pickle.dumps({"segments": [], "device_traces": [self.trace], "external_annotations": self.notes,
+        path.write_bytes(text or pickle.dumps({"segments": self.segments, "device_traces": [self.trace], "external_annotations": self.notes,
                                                "allocator_settings": {}}, 4))
         if ended:
             path.with_name(path.name.replace(f".{number}.pickle", ".end")).touch()
@@ -79,8 +103,36 @@ def inside_marked(program):
     driver.rvli_simulated_on_mark(None)
 
 
+def inside_colocated(program, how):
+    """An engine with weights of 16 MiB and a cache of 64 sleeps, as a whole or all except its weights, while a trainer works."""
+    driver = ctypes.PyDLL(os.environ["DRIVER"])
+    driver.rvli_simulated_enter.restype, driver.rvli_simulated_leave.argtypes = ctypes.c_uint64, (ctypes.c_uint64,)
+    first = program.segment(20 * MIB)
+    program.entry("alloc", first, 3 * MIB, [FRAME], "parameter")
+    program.take(6 * MIB)  # a library's
+    if how == "unknown":  # of a state that no file knows nothing is said, also not that of an earlier file
+        program.write(1, ended=False)
+        program.entry("segment_alloc", first + (1 << 32), 64 * MIB)
+    else:
+        pools = program.map(16 * MIB), program.map(64 * MIB)
+        for number, (each, what) in enumerate(zip(pools, ("parameter", "gradient")), 5):
+            program.pool(number, each, what)
+        for each in pools[how != "asleep" :]:
+            program.release(*each)
+    time.sleep(0.2)  # what was before is no part of the stage
+    stage = driver.rvli_simulated_enter(b"train")
+    program.entry("alloc", first + 3 * MIB, 5 * MIB, [FRAME], "activation")
+    driver.rvli_simulated_leave(stage)
+    time.sleep(0.2)
+    program.notes = [{"name": "reveille:graphs", "stage": "START", "device": 0, "time_us": 0}]
+    program.write(2)
+
+
 def inside(how):
     program = Program()
+    if how in ("asleep", "half", "unknown"):
+        inside_colocated(program, how)
+        return
     if how == "marked":
         inside_marked(program)
         return
@@ -142,6 +194,13 @@ def main(command):
     (forward,) = (each for each in shown if each["stage"] == "forward")
     parts = {each["tag"]: each["bytes"] for each in forward["at_peak"]}
     assert (parts["other tensors"], parts["cached"]) == (2 * MIB, 18 * MIB), parts
+    for how, awake in (("asleep", 0), ("half", 16 * MIB)):
+        shown = json.loads(run(command, how, "--json").stdout)["holders"]
+        (train,) = (each for each in shown if each["stage"] == "train")
+        parts = {each["tag"]: each["bytes"] for each in train["at_peak"] if not each["tag"].startswith("CUDA ")}
+        assert parts == {"weights": 3 * MIB + awake, "activations": 5 * MIB, "cached": 12 * MIB, "libraries": 6 * MIB}, (how, parts)
+    shown = json.loads(run(command, "unknown", "--json").stdout)["holders"]
+    assert [each["stage"] for each in shown] == ["start"], shown
     assert holders(command, "off", "--attribution=off") is None
     text = run(command, "plain").stdout
     assert "at the peak of run: " in text and "forward (model.py:7)" in text, text
