@@ -144,7 +144,7 @@ static void an_owner_that_is_stopped_keeps_nobody(void **state)
     uint64_t begin_ms = store_now_ms();
     for (int i = 0; i < 2000; i++)
         rvli_store_return(client, 0, connection);
-    assert_in_range(store_now_ms() - begin_ms, 0, 2000);
+    assert_in_range(store_now_ms() - begin_ms, 0, 8000);
     assert_int_equal(kill(of.process, SIGCONT), 0);
     store_await_stats(0, 0, 0); /* the connection has ended, and what was reserved is back */
     assert_int_equal(rvli_store_client_renew(client), RVL_OK);

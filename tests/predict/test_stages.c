@@ -422,10 +422,11 @@ static void test_ranges_that_cannot_be(void **state)
 
 /* ---- Very many ---- */
 
-static uint64_t now_ms(void)
+/* Of the processors, which other work on the machine does not lengthen. */
+static uint64_t spent_ms(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
@@ -491,10 +492,10 @@ static rvl_replay *replay_of_many(endless *many, const char *budget_name, long b
                                         .budget_count = 1,
                                         .budget_size = sizeof budget};
     long before_kib = most_kib();
-    uint64_t begin_ms = now_ms();
+    uint64_t before_ms = spent_ms();
     rvl_replay *replay = NULL;
     assert_int_equal(rvl_replay_run_source(&source, &options, &replay), RVL_OK);
-    assert_in_range(now_ms() - begin_ms, 0, 30000);
+    assert_in_range(spent_ms() - before_ms, 0, 60000);
 #ifdef __SANITIZE_ADDRESS__
     bound_kib *= 4; /* its realloc() copies, and keeps what was freed for a while */
 #endif
