@@ -8,7 +8,7 @@
 
 #include "simcuda/machine/machine.h"
 
-#define ENGINES_LINE_BYTES (2 * RVLI_WIRE_TEXT_BYTES)
+#define ENGINES_LINE_BYTES (2 * (size_t)RVLI_WIRE_TEXT_BYTES)
 
 /* "KV cache of vLLM: 7088 tokens in 443 blocks of 16, ..." */
 void engines_describe(const rvli_machine_engine *engine, char text[ENGINES_LINE_BYTES]);
