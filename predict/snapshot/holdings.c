@@ -659,10 +659,10 @@ static reach reach_of(const finder *from, const rvl_snapshot_window *window)
     return within;
 }
 
-/* Reserved bytes by instant without some pools, and without all that can be away. */
+/* Reserved bytes by instant, maybe without some pools. */
 typedef struct reading {
-    const uint64_t *reserved, *least;
-    bool gone;
+    const uint64_t *reserved;
+    const uint64_t *least; /* without all pools that can be away; NULL: none is */
 } reading;
 
 /*
@@ -684,7 +684,7 @@ static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window, r
         if ((!within.ends && begin_us > window->end_us + slack_us) ||
             (!within.begins && end_us < window->begin_us - slack_us) ||
             reserved[i] > window->reserved_bytes || (i == 0 && end_us > window->end_us) ||
-            (of.gone && reserved[i] - of.least[i] > window->mapped_bytes))
+            (of.least != NULL && reserved[i] - of.least[i] > window->mapped_bytes))
             continue;
         if (best == UINT32_MAX || reserved[i] > reserved[best] ||
             (reserved[i] == reserved[best] &&
@@ -728,16 +728,17 @@ static rvl_status find_instant(finder *from, const rvl_snapshot_window *window, 
                                uint32_t *instant_out)
 {
     const uint32_t every = (1u << from->away_count) - 1;
-    uint32_t best = UINT32_MAX;
     from->gone = 0;
-    for (uint32_t gone = 0; gone <= every && (gone == 0 || from->gone > 0 || best == UINT32_MAX);
-         gone++) {
+    if (!read_without(from, 0, all))
+        return RVL_ERR_HOST_OOM;
+    uint32_t best = instant_of(from, window, (reading){.reserved = all->of[0]});
+    bool all_there = best != UINT32_MAX;
+    for (uint32_t gone = 1; gone <= every && !all_there; gone++) {
         if (!read_without(from, gone, all) || !read_without(from, every, all))
             return RVL_ERR_HOST_OOM;
-        const reading of = {all->of[gone], all->of[every], gone > 0};
-        uint32_t found = instant_of(from, window, of);
+        uint32_t found = instant_of(from, window, (reading){all->of[gone], all->of[every]});
         if (found == UINT32_MAX ||
-            (best != UINT32_MAX && of.reserved[found] <= all->of[from->gone][best]))
+            (best != UINT32_MAX && all->of[gone][found] <= all->of[from->gone][best]))
             continue;
         best = found;
         from->gone = gone;
