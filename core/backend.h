@@ -62,6 +62,7 @@ typedef struct rvli_host_facts {
     uint64_t pageable_bytes;
     uint64_t staged_copy_bytes;
     uint64_t registering_refused;
+    bool registers; /* what is made from now on, with the driver */
 } rvli_host_facts;
 
 /*

@@ -4,8 +4,8 @@
  *
  * Each direction has a stream of its own, so that both run at the speed of the link. Host memory of
  * the pool may still be in the making: a copy is cut where chunks meet, and each piece is queued as
- * soon as its chunk is there. What the pool could not pin is copied through a ring of pinned
- * buffers (staging.h), or through the driver's own if the ring is refused as well.
+ * soon as its chunk is there. What is not registered is copied by threads through pinned buffers
+ * (staging.h), or through the driver's own if those are refused as well.
  */
 #include "backends/cuda/cuda.h"
 
@@ -80,6 +80,7 @@ rvl_status rvli_cuda_op_host_memory(void *self, rvli_host_facts *facts_out)
         .pageable_bytes = facts.pageable_bytes,
         .staged_copy_bytes = facts.staged_bytes,
         .registering_refused = facts.refusals,
+        .registers = facts.registers,
     };
     return RVL_OK;
 }
@@ -105,33 +106,43 @@ rvl_status rvli_cuda_op_host_ahead(void *self, int number, uint64_t bytes, uint6
 
 /* ---- Copies ---- */
 
+/* A fill goes before what is queued behind it, and staging has streams of its own. */
+static CUresult await_fills(rvli_cuda_device *device)
+{
+    return atomic_exchange(&device->fills, false) ? rvli_cuda.cuStreamSynchronize(device->in)
+                                                  : CUDA_SUCCESS;
+}
+
+/*
+ * A simulated GPU knows what is in a copy by both of its addresses: what went through a buffer
+ * would be unknown.
+ */
+static bool is_staged(rvli_pinned_span span)
+{
+    return span.pageable && !rvli_cuda.simulated;
+}
+
 /* One stretch of a copy. Its host memory is there. */
 static CUresult span_out(rvli_cuda_device *device, char *host, CUdeviceptr addr,
                          rvli_pinned_span span)
 {
-    bool staged = false;
-    CUresult result = CUDA_SUCCESS;
-    if (span.pageable)
-        result =
-            rvli_staging_to_host(&device->out_ring, device->out, host, addr, span.bytes, &staged);
-    if (!staged)
-        return rvli_cuda.cuMemcpyDtoHAsync(host, addr, span.bytes, device->out);
-    rvli_pinned_count_staged(result == CUDA_SUCCESS ? span.bytes : 0);
-    return result;
+    CUresult result = is_staged(span) ? await_fills(device) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS ||
+        (is_staged(span) &&
+         rvli_staging_to_host(&device->staging, device->context, host, addr, span.bytes, &result)))
+        return result;
+    return rvli_cuda.cuMemcpyDtoHAsync(host, addr, span.bytes, device->out);
 }
 
 static CUresult span_in(rvli_cuda_device *device, CUdeviceptr addr, const char *host,
                         rvli_pinned_span span)
 {
-    bool staged = false;
-    CUresult result = CUDA_SUCCESS;
-    if (span.pageable)
-        result =
-            rvli_staging_to_device(&device->in_ring, device->in, addr, host, span.bytes, &staged);
-    if (!staged)
-        return rvli_cuda.cuMemcpyHtoDAsync(addr, host, span.bytes, device->in);
-    rvli_pinned_count_staged(result == CUDA_SUCCESS ? span.bytes : 0);
-    return result;
+    CUresult result = is_staged(span) ? await_fills(device) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS ||
+        (is_staged(span) && rvli_staging_to_device(&device->staging, device->context, addr, host,
+                                                   span.bytes, &result)))
+        return result;
+    return rvli_cuda.cuMemcpyHtoDAsync(addr, host, span.bytes, device->in);
 }
 
 static rvl_status copy_out(rvli_cuda_device *device, char *host, CUdeviceptr addr, uint64_t size)
@@ -199,8 +210,11 @@ rvl_status rvli_cuda_op_fill(void *self, int number, uint64_t addr, uint64_t siz
         status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
-    status = rvli_cuda_device_check(device, rvli_cuda.cuMemsetD8Async(addr, byte, size, device->in),
-                                    "filling device memory");
+    CUresult result = rvli_staging_drain(&device->staging); /* copies that were queued before it */
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuMemsetD8Async(addr, byte, size, device->in);
+    atomic_store(&device->fills, true);
+    status = rvli_cuda_device_check(device, result, "filling device memory");
     rvli_cuda_leave();
     return status;
 }
@@ -253,6 +267,8 @@ static rvl_status record_parts(rvli_cuda_device *device, rvli_cuda_event *event)
         result = rvli_cuda.cuEventRecord(event->in, device->in);
     if (result == CUDA_SUCCESS && event->digests != 0)
         result = rvli_cuda.cuEventRecord(event->computed, device->digests.stream);
+    if (result == CUDA_SUCCESS)
+        event->staged = rvli_staging_mark(&device->staging);
     return rvli_cuda_device_check(device, result, "recording an event");
 }
 
@@ -303,7 +319,11 @@ rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number
         event->digests != 0 ? rvli_cuda.cuEventSynchronize(event->computed) : CUDA_SUCCESS;
     if (entered == RVL_OK)
         rvli_cuda_leave();
-    CUresult result = out != CUDA_SUCCESS ? out : in != CUDA_SUCCESS ? in : computed;
+    CUresult staged = rvli_staging_wait(&device->staging, event->staged);
+    CUresult result = out != CUDA_SUCCESS      ? out
+                      : in != CUDA_SUCCESS     ? in
+                      : staged != CUDA_SUCCESS ? staged
+                                               : computed;
     rvl_status status = rvli_cuda_device_check(device, result, "waiting for copies");
     rvli_cuda_digests_deliver(device, event->digests, status == RVL_OK);
     put_idle(device, event);
@@ -334,7 +354,10 @@ rvl_status rvli_cuda_op_synchronize(void *self, int number)
         return status;
     uint64_t digests = 0;
     rvl_status computing = rvli_cuda_digests_compute(device, &digests);
-    status = rvli_cuda_device_check(device, rvli_cuda.cuCtxSynchronize(), "waiting for the device");
+    CUresult staged = rvli_staging_drain(&device->staging);
+    CUresult result = rvli_cuda.cuCtxSynchronize();
+    status = rvli_cuda_device_check(device, result != CUDA_SUCCESS ? result : staged,
+                                    "waiting for the device");
     rvli_cuda_digests_deliver(device, digests, computing == RVL_OK && status == RVL_OK);
     rvli_cuda_leave();
     return computing != RVL_OK ? computing : status;

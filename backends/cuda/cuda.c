@@ -85,8 +85,7 @@ static int numa_node_of(rvli_cuda_device *device)
 static rvl_status open_device(rvli_cuda_device *device, int ordinal)
 {
     pthread_mutex_init(&device->lock, NULL);
-    rvli_staging_open(&device->out_ring);
-    rvli_staging_open(&device->in_ring);
+    rvli_staging_open(&device->staging);
     pthread_mutex_init(&device->digests.lock, NULL);
     rvl_status status =
         rvli_cuda_check(rvli_cuda.cuDeviceGet(&device->ordinal, ordinal), "finding a CUDA device");
@@ -110,8 +109,7 @@ static void close_device(rvli_cuda_device *device)
         rvli_cuda_copies_close(device);
         rvli_cuda_digests_close(device);
     }
-    rvli_staging_close(&device->out_ring);
-    rvli_staging_close(&device->in_ring);
+    rvli_staging_close(&device->staging);
     if (current)
         rvli_cuda.cuCtxPopCurrent(&popped);
     if (device->retained)
@@ -126,13 +124,14 @@ static void cuda_close(void *self)
     for (int i = 0; i < instance->device_count; i++)
         close_device(&instance->devices[i]);
     if (instance->pool_held)
-        rvli_pinned_let_go();
+        rvli_pinned_let_go(instance->registers);
     free(instance);
 }
 
 static rvl_status check_options(const rvl_cuda_options *options)
 {
-    rvl_status status = rvli_flags_check(options->flags, RVL_CUDA_HOST_AHEAD, options->reserved);
+    rvl_status status = rvli_flags_check(
+        options->flags, RVL_CUDA_HOST_AHEAD | RVL_CUDA_HOST_PAGEABLE, options->reserved);
     if (status != RVL_OK)
         return status;
     if (options->devices != NULL &&
@@ -177,7 +176,7 @@ static rvl_status open_devices(rvli_cuda_instance *instance, const rvl_cuda_opti
         if (status != RVL_OK)
             return status;
     }
-    rvl_status status = rvli_pinned_hold(instance->devices[0].ordinal);
+    rvl_status status = rvli_pinned_hold(instance->devices[0].ordinal, instance->registers);
     instance->pool_held = status == RVL_OK;
     return status;
 }
@@ -203,6 +202,7 @@ static rvl_status cuda_open(const void *user_options, rvli_clock *clock, void **
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for CUDA devices");
     instance->keep_bytes = keep_bytes_of(&options);
     instance->host_ahead = instance->keep_bytes > 0 && (options.flags & RVL_CUDA_HOST_AHEAD) != 0;
+    instance->registers = (options.flags & RVL_CUDA_HOST_PAGEABLE) == 0;
     status = open_devices(instance, &options, count);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();

@@ -26,6 +26,7 @@ typedef struct rvli_cuda_event {
     CUevent in;
     CUevent computed;             /* of the digests, if it waits for any */
     uint64_t digests;             /* number of the last of them; 0: none */
+    uint64_t staged;              /* the mark of copies by staging; 0: none */
     struct rvli_cuda_event *next; /* among those that can be used again */
 } rvli_cuda_event;
 
@@ -37,13 +38,13 @@ typedef struct rvli_cuda_device {
     char bus_id[32];
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
-    bool rdma;             /* the device says that GPUDirect RDMA reaches its memory */
-    _Atomic bool try_rdma; /* ask for that in every block; cleared when it is refused */
-    _Atomic int lost;      /* the CUresult that took it from us, 0: none */
-    CUstream out;          /* copies to the host */
-    CUstream in;           /* copies to the device, and fills */
-    rvli_staging out_ring; /* for copies from and to what could not be pinned */
-    rvli_staging in_ring;
+    bool rdma;                  /* the device says that GPUDirect RDMA reaches its memory */
+    _Atomic bool try_rdma;      /* ask for that in every block; cleared when it is refused */
+    _Atomic int lost;           /* the CUresult that took it from us, 0: none */
+    CUstream out;               /* copies to the host */
+    CUstream in;                /* copies to the device, and fills */
+    _Atomic bool fills;         /* a fill is queued, and nobody has waited for it */
+    rvli_staging staging;       /* for copies from and to what is not registered */
     int numa_node;              /* RVLI_NUMA_ANY: not known */
     uint64_t host_wanted_bytes; /* by backups, as the core last said; the pool's lock guards it */
     pthread_mutex_t lock;       /* guards idle */
@@ -56,6 +57,7 @@ typedef struct rvli_cuda_instance {
     bool pool_held;
     uint64_t keep_bytes; /* of pinned host memory, after a backup is gone */
     bool host_ahead;     /* it is made before backups ask for it */
+    bool registers;      /* with the driver */
     rvli_cuda_device devices[];
 } rvli_cuda_instance;
 

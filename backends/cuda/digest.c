@@ -169,6 +169,8 @@ static CUresult launch_gathered(rvli_cuda_device *device)
     const rvli_cuda_digests *digests = &device->digests;
     CUresult result = CUDA_SUCCESS;
     if (digests->await_arrival)
+        result = rvli_staging_drain(&device->staging);
+    if (digests->await_arrival && result == CUDA_SUCCESS)
         result = rvli_cuda.cuEventRecord(digests->arrived, device->in);
     if (digests->await_arrival && result == CUDA_SUCCESS)
         result = rvli_cuda.cuStreamWaitEvent(digests->stream, digests->arrived, 0);

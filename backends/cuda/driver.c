@@ -12,6 +12,7 @@
 #include "reveille/cuda.h"
 
 #define LIBRARY "libcuda.so.1"
+#define SIMULATED_SYMBOL "rvli_contents_limit" /* simcuda/driver/contents.h */
 #define LIBRARY_VARIABLE "RVL_CUDA_LIBRARY"
 #define NO_DEVICE                                                                                  \
     "the CUDA driver finds no device: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES hides them"
@@ -118,6 +119,7 @@ static rvl_status load_library(void *library, const char *path)
     if (status == RVL_OK)
         status = initialize(&driver);
     if (status == RVL_OK) {
+        driver.simulated = dlsym(library, SIMULATED_SYMBOL) != NULL;
         rvli_cuda = driver;
         get_entry = get;
         find_checkpoint(get);

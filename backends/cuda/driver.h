@@ -10,6 +10,7 @@
 #define RVL_BACKENDS_CUDA_DRIVER_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #include "reveille/status.h"
 
@@ -94,6 +95,7 @@ typedef struct rvli_cuda_driver {
 #define RVLI_CUDA_POINTER(name, version) __typeof__(&name) name;
     RVLI_CUDA_ENTRY_MAP(RVLI_CUDA_POINTER)
 #undef RVLI_CUDA_POINTER
+    bool simulated; /* the driver of `reveille run`: it knows content by the addresses of a copy */
 } rvli_cuda_driver;
 
 /* Good after rvli_cuda_driver_load() has answered RVL_OK once. Process-wide. */

@@ -39,7 +39,7 @@ typedef enum chunk_state {
     CHUNK_RAW = 0,  /* address space alone */
     CHUNK_MAKING,   /* pieces are queued or being brought in */
     CHUNK_PINNED,   /* registered with the driver */
-    CHUNK_PAGEABLE, /* its pages are there; registering was refused */
+    CHUNK_PAGEABLE, /* its pages are there; it is not registered */
     CHUNK_FAILED,   /* its pages could not be had */
     CHUNK_GIVING    /* queued to go back to the system */
 } chunk_state;
@@ -66,6 +66,7 @@ struct chunk {
 
 typedef struct pool {
     unsigned users;
+    _Atomic unsigned registering_users; /* of those */
     CUdevice device;
     CUcontext context;
     char *base;
@@ -135,7 +136,6 @@ static void finish(chunk *c, chunk_state state)
     set_state(c, state);
     the.facts.pinned_bytes += state == CHUNK_PINNED ? CHUNK_BYTES : 0;
     the.facts.pageable_bytes += state == CHUNK_PAGEABLE ? CHUNK_BYTES : 0;
-    the.facts.refusals += state == CHUNK_PAGEABLE;
     the.moving--;
     the.making -= state != CHUNK_RAW;
     /* What gave way to others may be needed by now. */
@@ -148,6 +148,19 @@ static void finish(chunk *c, chunk_state state)
     pthread_mutex_unlock(&lock);
 }
 
+static bool try_to_register(chunk *c)
+{
+    if (atomic_load(&the.registering_users) == 0)
+        return false;
+    if (rvli_cuda.cuMemHostRegister(chunk_base(c), CHUNK_BYTES, CU_MEMHOSTREGISTER_PORTABLE) ==
+        CUDA_SUCCESS)
+        return true;
+    pthread_mutex_lock(&lock);
+    the.facts.refusals++;
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
 /* The pages of a chunk that will not be used go at once: half a chunk helps nobody. */
 static void finish_making(chunk *c)
 {
@@ -156,9 +169,7 @@ static void finish_making(chunk *c)
         finish(c, CHUNK_FAILED);
         return;
     }
-    CUresult result =
-        rvli_cuda.cuMemHostRegister(chunk_base(c), CHUNK_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
-    finish(c, result == CUDA_SUCCESS ? CHUNK_PINNED : CHUNK_PAGEABLE);
+    finish(c, try_to_register(c) ? CHUNK_PINNED : CHUNK_PAGEABLE);
 }
 
 /*
@@ -330,7 +341,7 @@ static void tear_down(void)
     the = (pool){0};
 }
 
-rvl_status rvli_pinned_hold(CUdevice device)
+rvl_status rvli_pinned_hold(CUdevice device, bool registered)
 {
     rvl_status status = RVL_OK;
     pthread_mutex_lock(&users_lock);
@@ -339,6 +350,7 @@ rvl_status rvli_pinned_hold(CUdevice device)
         status = build(device);
     if (status == RVL_OK) {
         the.users++;
+        atomic_fetch_add(&the.registering_users, registered);
     } else {
         rvl_error cause = *rvli_error_get();
         tear_down();
@@ -349,12 +361,14 @@ rvl_status rvli_pinned_hold(CUdevice device)
     return status;
 }
 
-void rvli_pinned_let_go(void)
+void rvli_pinned_let_go(bool registered)
 {
     pthread_mutex_lock(&users_lock);
     pthread_mutex_lock(&lock);
     if (--the.users == 0)
-        tear_down();
+        tear_down(); /* what is being made meanwhile is registered as before */
+    else
+        atomic_fetch_sub(&the.registering_users, registered);
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&users_lock);
 }
@@ -601,6 +615,7 @@ rvli_pinned_facts rvli_pinned_get_facts(void)
 {
     pthread_mutex_lock(&lock);
     rvli_pinned_facts facts = the.facts;
+    facts.registers = atomic_load(&the.registering_users) > 0;
     pthread_mutex_unlock(&lock);
     return facts;
 }

@@ -8,7 +8,9 @@
  * being copied while the next are made. Freed chunks stay as they are and are used again; what is
  * kept beyond the caller's limit goes back to the system on the same threads.
  *
- * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable: slower, and correct.
+ * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable, and also where nobody
+ * wants it registered. The driver's checkpoint goes over all registered memory, which takes longer
+ * than to do without it.
  * On a machine of several NUMA nodes a chunk is made near the device that asks for it; when it is
  * used again it stays where it is.
  */
@@ -26,24 +28,25 @@
 typedef struct rvli_pinned_facts {
     uint64_t used_bytes;     /* handed out */
     uint64_t pinned_bytes;   /* registered, used or not */
-    uint64_t pageable_bytes; /* made, but refused by the driver */
-    uint64_t staged_bytes;   /* copied from and to pageable chunks through a ring, in all */
+    uint64_t pageable_bytes; /* made, and not registered */
+    uint64_t staged_bytes;   /* copied from and to pageable memory by staging, in all */
     uint64_t refusals;       /* chunks that the driver did not register, in all */
+    bool registers;          /* what is made from now on */
 } rvli_pinned_facts;
 
 /* A stretch of host memory that is copied in one way. */
 typedef struct rvli_pinned_span {
     uint64_t bytes;
-    bool pageable; /* it is the pool's, and was refused by the driver */
+    bool pageable; /* the driver has not registered it, or it is not the pool's */
 } rvli_pinned_span;
 
 /*
  * Counts one more, or one fewer, user of the pool. The first creates it on a device: its threads
- * use the device's primary context. With the last it goes, and all memory with it.
- * RVL_ERR_HOST_OOM.
+ * use the device's primary context. With the last it goes, and all memory with it. While a user
+ * wants memory registered, what is made is; it stays as it was made. RVL_ERR_HOST_OOM.
  */
-rvl_status rvli_pinned_hold(CUdevice device);
-void rvli_pinned_let_go(void);
+rvl_status rvli_pinned_hold(CUdevice device, bool registered);
+void rvli_pinned_let_go(bool registered);
 
 /*
  * size bytes, 2 MiB aligned, content undefined; their pages are being made, on a NUMA node if one
@@ -77,7 +80,7 @@ void rvli_pinned_trim(uint64_t keep_bytes);
  */
 rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *span_out);
 
-/* Counts bytes that were copied from or to a pageable chunk through a ring. */
+/* Counts bytes that were copied from or to pageable memory by staging. */
 void rvli_pinned_count_staged(uint64_t bytes);
 
 rvli_pinned_facts rvli_pinned_get_facts(void);

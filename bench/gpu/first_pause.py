@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The first pause with a host backup: GB/s with host memory made ahead, and made by the pause.
+"""The first pause with a host backup, and later ones: GB/s by how the host memory is made.
 
-usage: first_pause.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--rounds N] [--small]
+usage: first_pause.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--ways WAYS] [--rounds N] [--small]
   LIBRARY_DIR  has libreveille.so.0, or is a build folder
   --gib        GiB of the tag, each in a process of its own; default 16,40
+  --ways       of usual (made by the pause), ahead, pageable (not registered), pageable-ahead; default: all
   --rounds     processes of each size and way, by turns; default 3
   --small      64 MiB in blocks of 1 MiB, for simulated GPUs, where times mean nothing
 
-A JSON line for each process: `ahead`, `made_s` (until the memory had been made: the process's resident size has grown
+A JSON line for each process: `way`, `made_s` (until the memory had been made: the process's resident size has grown
 by the tag's), GB/s of the first and the second pause and of the resumes behind them, and of one copy of 1 GiB of
 pinned memory each way, which is the link. Blocks of 1 GiB; each has a number of its own, which is compared after both.
 """
@@ -27,6 +28,7 @@ from typing import Any, Callable
 SOURCE = Path(__file__).resolve().parents[2]
 MIB, GIB = 1 << 20, 1 << 30
 READY_S = 120.0
+WAYS = "usual", "ahead", "pageable", "pageable-ahead"
 
 
 class Driver:
@@ -70,12 +72,13 @@ def link_gbps(driver: Driver, device: int, size: int) -> dict[str, float]:
     return found
 
 
-def measure(size: int, ahead: bool) -> dict[str, Any]:
+def measure(size: int, way: str) -> dict[str, Any]:
     import reveille
 
+    ahead, pageable = way.endswith("ahead"), way.startswith("pageable")
     driver, block = Driver(), GIB if size >= GIB else MIB
     before = resident_bytes()
-    context = reveille.Context("cuda", devices=[0], host_ahead=ahead)
+    context = reveille.Context("cuda", devices=[0], host_ahead=ahead, host_pageable=pageable)
     blocks = [context.alloc(block, "weights", backup="host") for _ in range(size // block)]
     current = C.c_void_p()
     driver.cuDevicePrimaryCtxRetain(C.byref(current), 0)
@@ -96,7 +99,7 @@ def measure(size: int, ahead: bool) -> dict[str, Any]:
     begun = time.perf_counter()
     while ahead and resident_bytes() - before < size and time.perf_counter() - begun < READY_S:
         time.sleep(0.01)
-    result: dict[str, Any] = {"gib": round(size / GIB, 3), "ahead": ahead}
+    result: dict[str, Any] = {"gib": round(size / GIB, 3), "way": way}
     result["made_s"] = round(time.perf_counter() - begun, 2)
     for name in ("first", "second"):
         result[f"{name}_pause"] = round(size / seconds(lambda: context.pause("weights")) / 1e9, 2)
@@ -111,24 +114,27 @@ def main() -> None:
     parser.add_argument("library")
     parser.add_argument("--out")
     parser.add_argument("--gib", default="16,40")
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if unknown := set(options.ways.split(",")) - set(WAYS):
+        parser.error(f"{', '.join(unknown)}: the ways are {', '.join(WAYS)}")
     if options.one:
-        size, ahead = map(int, options.one.split(","))
-        print(json.dumps(measure(size, bool(ahead))))
+        size, way = options.one.split(",")
+        print(json.dumps(measure(int(size), way)))
         return
     sizes = [64 * MIB] if options.small else [int(each) * GIB for each in options.gib.split(",")]
     environment = dict(os.environ, RVL_LIBRARY_DIR=options.library, PYTHONPATH=str(SOURCE / "python"))
     lines = []
     for size in sizes:
         for _ in range(options.rounds):
-            for ahead in (0, 1):
-                command = [sys.executable, __file__, options.library, "--one", f"{size},{ahead}"]
+            for way in options.ways.split(","):
+                command = [sys.executable, __file__, options.library, "--one", f"{size},{way}"]
                 done = subprocess.run(command, env=environment, capture_output=True, text=True)
                 if done.returncode != 0:
-                    raise SystemExit(f"{size / GIB:g} GiB, ahead {ahead}: {done.stdout}{done.stderr}")
+                    raise SystemExit(f"{size / GIB:g} GiB, {way}: {done.stdout}{done.stderr}")
                 lines.append(done.stdout.strip())
                 print(lines[-1], flush=True)
     if options.out:

@@ -48,10 +48,10 @@ static uint64_t registered_bytes(const rvli_sleepers *all, uint64_t asked_bytes)
     rvli_host_facts facts = {0};
     rvl_context *any = all->contexts[0];
     rvl_error before = *rvli_error_get();
-    if (!all->real || any->ops.host_memory(any->self, &facts) != RVL_OK)
-        asked_bytes = 0; /* simulated devices register nothing */
+    bool registers = all->real && any->ops.host_memory(any->self, &facts) == RVL_OK &&
+                     facts.registers; /* simulated devices register nothing */
     rvli_error_set(&before);
-    uint64_t wanted_bytes = facts.used_bytes + asked_bytes;
+    uint64_t wanted_bytes = registers ? facts.used_bytes + asked_bytes : 0;
     return wanted_bytes > facts.pinned_bytes ? wanted_bytes : facts.pinned_bytes;
 }
 

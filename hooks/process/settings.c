@@ -190,6 +190,7 @@ static void read_environment(void)
     process.store_overflow = read_second_of("REVEILLE_STORE_FULL", "refuse", "disk");
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
     process.host_ahead = process.keep_host && read_bool("RVL_HOST_AHEAD");
+    process.host_pageable = read_bool("RVL_HOST_PAGEABLE");
     process.control = read_bool("REVEILLE_CONTROL");
     process.poison = read_bool("REVEILLE_POISON");
     if (process.thread.host_backup && process.thread.disk_backup)

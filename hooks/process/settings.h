@@ -35,10 +35,11 @@ typedef struct rvli_thread_settings {
 typedef struct rvli_process_settings {
     rvli_thread_settings thread; /* with which every thread begins */
     bool retain;
-    bool keep_host;  /* host memory of backups is kept for the next pause */
-    bool host_ahead; /* and made before the first */
-    bool control;    /* others may have the process sleep */
-    bool poison;     /* memory that comes back without its content is filled */
+    bool keep_host;     /* host memory of backups is kept for the next pause */
+    bool host_ahead;    /* and made before the first */
+    bool host_pageable; /* not registered with the driver */
+    bool control;       /* others may have the process sleep */
+    bool poison;        /* memory that comes back without its content is filled */
     const char *disk_directory;
     const char *store_path;  /* of host backups; NULL: in own memory */
     bool store_overflow;     /* what it has no room for goes to disk */

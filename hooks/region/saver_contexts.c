@@ -66,7 +66,8 @@ static rvl_status open_context(rvli_saved_context *in)
         .devices = &in->device,
         .device_count = 1,
         .host_keep = RVL_HOST_KEEP_ALL, /* what shall go is given back by rvli_saver_trim() */
-        .flags = settings->host_ahead ? RVL_CUDA_HOST_AHEAD : 0u,
+        .flags = (settings->host_ahead ? RVL_CUDA_HOST_AHEAD : 0u) |
+                 (settings->host_pageable ? RVL_CUDA_HOST_PAGEABLE : 0u),
     };
     const rvl_context_options options = {
         .struct_size = sizeof options,

@@ -127,7 +127,7 @@ typedef struct rvl_host_memory {
     size_t struct_size;
     uint64_t used_bytes;          /* handed out to backups */
     uint64_t pinned_bytes;        /* registered with the driver, used or kept for the next pause */
-    uint64_t pageable_bytes;      /* likewise, where the driver refused (ulimit -l, cgroup) */
+    uint64_t pageable_bytes;      /* likewise, and not registered: refused, or not asked for */
     uint64_t staged_copy_bytes;   /* copied from and to pageable memory through pinned buffers */
     uint64_t registering_refused; /* times the driver refused to register memory */
     uint64_t store_bytes;         /* of this context's backups in a store; used_bytes has none */
@@ -135,9 +135,10 @@ typedef struct rvl_host_memory {
 } rvl_host_memory;
 
 /*
- * What is known of host memory. pageable_bytes above 0: copies are slower than the link, raise the
- * limit of locked memory. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_SUPPORTED (the backend does
- * not say) or RVL_ERR_FORKED. Thread-safe; the numbers are of one instant. Since 0.1.
+ * What is known of host memory. registering_refused above 0: copies take processor time, and may be
+ * slower than the link; raise the limit of locked memory. Returns RVL_OK, RVL_ERR_INVALID,
+ * RVL_ERR_NOT_SUPPORTED (the backend does not say) or RVL_ERR_FORKED. Thread-safe; the numbers are
+ * of one instant. Since 0.1.
  */
 RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
 

@@ -100,6 +100,7 @@ class Context(Unique):
         poison: int = 0,
         host_keep: str | int = "all",
         host_ahead: bool = False,
+        host_pageable: bool = False,
         process_name: str | None = None,
         keep_bytes: Size = 0,
         verify: bool = True,
@@ -121,6 +122,7 @@ class Context(Unique):
             poison: sim: the byte that fresh memory is filled with
             host_keep: cuda: pinned memory that outlives its use: "all", "none" or bytes
             host_ahead: cuda: make host memory for backups before the first pause, in the background
+            host_pageable: cuda: leave it unregistered, so that a sleep is shorter; copies take cores
             process_name: name of this process in statistics and traces; None: "self"
             keep_bytes: released blocks kept for the next request of the same size
             verify: compare restored content with digests of what was backed up
@@ -137,7 +139,7 @@ class Context(Unique):
         if backend == "sim":
             own: Any = sim_options(devices, memory, overcommit, poison)
         elif backend == "cuda":
-            own = cuda_options(devices, host_keep, host_ahead)
+            own = cuda_options(devices, host_keep, host_ahead, host_pageable)
         else:
             own = None
         own_pointer = None if own is None else ctypes.cast(ctypes.byref(own), ctypes.c_void_p)

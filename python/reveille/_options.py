@@ -133,8 +133,10 @@ def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) ->
     )
 
 
-def cuda_options(devices: Devices, host_keep: str | int, host_ahead: bool) -> _c.CudaOptions:
-    """Options of real devices: CUDA ordinals, and how much pinned memory is kept."""
+def cuda_options(
+    devices: Devices, host_keep: str | int, host_ahead: bool, host_pageable: bool
+) -> _c.CudaOptions:
+    """Options of real devices: CUDA ordinals, and what becomes of host memory."""
     ordinals = []
     for device in _as_list(devices):
         if isinstance(device, str):
@@ -148,5 +150,7 @@ def cuda_options(devices: Devices, host_keep: str | int, host_ahead: bool) -> _c
         device_count=len(ordinals),
         host_keep=choice("bytes" if limited else str(host_keep), _c.HOST_KEEPS, "host_keep"),
         host_keep_bytes=whole_bytes(host_keep) if not isinstance(host_keep, str) else 0,
-        flags=_c.flags((host_ahead, _c.CUDA_HOST_AHEAD)),
+        flags=_c.flags(
+            (host_ahead, _c.CUDA_HOST_AHEAD), (host_pageable, _c.CUDA_HOST_PAGEABLE)
+        ),
     )

@@ -575,14 +575,14 @@ static int hold_pool(void **state)
 {
     (void)state;
     assert_int_equal(cuInit(0), CUDA_SUCCESS); /* undone by fake_reset() */
-    assert_int_equal(rvli_pinned_hold(0), RVL_OK);
+    assert_int_equal(rvli_pinned_hold(0, true), RVL_OK);
     return 0;
 }
 
 static int let_pool_go(void **state)
 {
     stop_refusing(state);
-    rvli_pinned_let_go();
+    rvli_pinned_let_go(true);
     check_nothing_left();
     return 0;
 }
@@ -632,26 +632,26 @@ static void the_last_user_takes_the_pool_away(void **state)
 {
     (void)state;
     assert_int_equal(cuInit(0), CUDA_SUCCESS);
-    assert_int_equal(rvli_pinned_hold(1), RVL_OK);
-    assert_int_equal(rvli_pinned_hold(0), RVL_OK);
+    assert_int_equal(rvli_pinned_hold(1, true), RVL_OK);
+    assert_int_equal(rvli_pinned_hold(0, true), RVL_OK);
     assert_int_equal(fake_stats_get().live.context_references, 1);
     alloc_well(3 * CHUNK); /* never given back */
-    rvli_pinned_let_go();
+    rvli_pinned_let_go(true);
     rvli_pinned_settle();
     check_facts(3 * CHUNK, 3 * CHUNK, 0);
-    rvli_pinned_let_go();
+    rvli_pinned_let_go(true);
     check_facts(0, 0, 0);
     check_nothing_left();
 }
 
 static void check_hold_refused(rvl_status status)
 {
-    assert_int_equal(rvli_pinned_hold(0), status);
+    assert_int_equal(rvli_pinned_hold(0, true), status);
     stop_refusing(NULL);
     assert_int_equal(rvli_error_get()->status, status);
     assert_int_equal(fake_stats_get().live.context_references, 0);
-    assert_int_equal(rvli_pinned_hold(0), RVL_OK);
-    rvli_pinned_let_go();
+    assert_int_equal(rvli_pinned_hold(0, true), RVL_OK);
+    rvli_pinned_let_go(true);
     assert_int_equal(fake_stats_get().live.context_references, 0);
 }
 
@@ -948,19 +948,19 @@ static void a_pool_can_end_while_it_registers(void **state)
 {
     pthread_t opener;
     (void)state;
-    assert_int_equal(rvli_pinned_hold(0), RVL_OK);
-    rvli_pinned_let_go(); /* the other user is left */
+    assert_int_equal(rvli_pinned_hold(0, true), RVL_OK);
+    rvli_pinned_let_go(true); /* the other user is left */
     gate_set(&registering_gate, true);
     char *host = alloc_well(4 * CHUNK);
     gate_await(&registering_gate, 1);
     assert_int_equal(rvli_pinned_free(host, 4 * CHUNK, 2 * CHUNK), RVL_OK);
     leaver_id = gettid();
     assert_int_equal(pthread_create(&opener, NULL, open_registering_gate, NULL), 0);
-    rvli_pinned_let_go();
+    rvli_pinned_let_go(true);
     pthread_join(opener, NULL);
     check_facts(0, 0, 0);
     assert_int_equal(fake_calls("cuMemHostRegister"), fake_calls("cuMemHostUnregister"));
-    assert_int_equal(rvli_pinned_hold(0), RVL_OK); /* for the teardown */
+    assert_int_equal(rvli_pinned_hold(0, true), RVL_OK); /* for the teardown */
 }
 
 static void check_alloc_refused(uint64_t size, rvl_status status, const char *cause)
@@ -1041,7 +1041,7 @@ static void *let_go(void *unused)
 {
     (void)unused;
     leaver_id = gettid();
-    rvli_pinned_let_go();
+    rvli_pinned_let_go(true);
     return NULL;
 }
 
@@ -1054,7 +1054,7 @@ static void *come_and_use(void *argument)
 {
     newcomer *n = argument;
     newcomer_id = gettid();
-    n->status = rvli_pinned_hold(1);
+    n->status = rvli_pinned_hold(1, true);
     if (n->status == RVL_OK)
         n->status = rvli_pinned_alloc(CHUNK, RVLI_NUMA_ANY, &n->host);
     if (n->status == RVL_OK)

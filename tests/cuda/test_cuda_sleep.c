@@ -25,17 +25,30 @@ typedef struct scene {
 
 static scene s;
 
-static int open_scene(void **state)
+static int open_with(const rvl_cuda_options *options)
 {
-    (void)state;
     gpu_fake_kernels();
     assert_int_equal(cuInit(0), CUDA_SUCCESS); /* undone by fake_reset() */
-    s.context = gpu_open(NULL, NULL);
-    s.second = gpu_open(NULL, NULL);
+    s.context = gpu_open(options, NULL);
+    s.second = gpu_open(options, NULL);
     s.weights = support_alloc(s.context, "weights", 0, 2 * GRANULE, RVL_BACKUP_HOST);
     support_alloc(s.second, "cache", 1, GRANULE, RVL_BACKUP_NONE);
     gpu_fill(s.context, 0, s.weights, 2 * GRANULE, 1);
     return 0;
+}
+
+static int open_scene(void **state)
+{
+    (void)state;
+    return open_with(NULL);
+}
+
+static int open_pageable(void **state)
+{
+    const rvl_cuda_options pageable = {.struct_size = sizeof pageable,
+                                       .flags = RVL_CUDA_HOST_PAGEABLE};
+    (void)state;
+    return open_with(&pageable);
 }
 
 static int close_scene(void **state)
@@ -141,6 +154,28 @@ static void forecasts_price_registered_host_memory(void **state)
     assert_int_equal(rvl_sleep_forecast(NULL, &discard, &less), RVL_OK);
     assert_int_equal(more.time_ns - less.time_ns, 64 * MIB * 23300 / 1000000);
     assert_true(wake.time_ns > 300000000 + 64 * MIB * 16500 / 1000000);
+}
+
+/* Where nothing is registered a sleep takes as long with memory for backups as without. */
+static void memory_that_is_not_registered_costs_nothing(void **state)
+{
+    (void)state;
+    const rvl_sleep_options discard = {.struct_size = sizeof discard, .flags = RVL_SLEEP_DISCARD};
+    const rvl_wake_up_options paused = {.struct_size = sizeof paused, .flags = RVL_WAKE_UP_PAUSED};
+    rvl_forecast before = {.struct_size = sizeof before}, after = before, wake = before;
+    rvl_host_memory facts = {.struct_size = sizeof facts};
+    assert_int_equal(rvl_sleep(NULL, NULL), RVL_OK);
+    assert_int_equal(rvl_wake_up_forecast(NULL, &paused, &wake), RVL_OK);
+    assert_int_equal(wake.time_ns, 301400000); /* 1.1 ms more for 64 MiB that are registered */
+    assert_int_equal(rvl_wake_up(NULL, NULL), RVL_OK);
+    assert_int_equal(rvl_host_get_memory(s.context, &facts), RVL_OK);
+    assert_int_equal(facts.pinned_bytes, 0);
+    assert_int_equal(facts.pageable_bytes, 64 * MIB);
+    assert_int_equal(rvl_sleep_forecast(NULL, &discard, &before), RVL_OK);
+    assert_int_equal(rvl_host_trim(s.context, 0), RVL_OK);
+    assert_int_equal(rvl_sleep_forecast(NULL, &discard, &after), RVL_OK);
+    assert_int_equal(after.time_ns, before.time_ns);
+    check_awake();
 }
 
 static void a_wake_that_finds_no_room_does_not_try(void **state)
@@ -270,6 +305,8 @@ int main(void)
         TEST(a_process_sleeps_with_all_its_contexts),
         TEST(each_step_of_the_driver_may_fail),
         TEST(forecasts_price_registered_host_memory),
+        cmocka_unit_test_setup_teardown(memory_that_is_not_registered_costs_nothing, open_pageable,
+                                        close_scene),
         TEST(a_wake_that_finds_no_room_does_not_try),
         TEST(reasons_forbid_it),
         TEST(an_import_forbids_it),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host memory that the driver does not register, on the fake driver: what is copied through the
- * ring comes back as it was, statistics say so, and a copy that fails half-way leaves nothing in
- * use.
+ * Host memory that the driver has not registered, on the fake driver: what is copied by staging
+ * comes back as it was, statistics say so, and a copy that fails half-way leaves nothing in use.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -16,9 +15,7 @@
 #include "nothing_left.h"
 
 #define CHUNK_BYTES (64 * MIB)
-#define WEIGHTS_BYTES                                                                              \
-    (70 * MIB) /* more than a chunk, each part more than a ring or part of one                     \
-                */
+#define WEIGHTS_BYTES (70 * MIB) /* more than a chunk: 16 pieces and 2 */
 
 typedef struct scene {
     rvl_context *context;
@@ -26,21 +23,49 @@ typedef struct scene {
     rvl_addr addr;
 } scene;
 
-/* ring_bytes: what the driver still pins; registering is refused whatever it is. */
-static void begin(scene *s, rvl_host_keep keep, uint64_t ring_bytes)
+static unsigned threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > RVLI_STAGING_THREADS_MAX ? RVLI_STAGING_THREADS_MAX : (unsigned)cores;
+}
+
+/* What staging takes with buffers of so many bytes. */
+static uint64_t staging_bytes(uint64_t buffer_bytes)
+{
+    return threads() * RVLI_STAGING_BUFFERS * buffer_bytes;
+}
+
+static void add_weights(scene *s, const rvl_cuda_options *options)
+{
+    s->context = gpu_open(options, NULL);
+    s->addr = support_alloc(s->context, "weights", 0, WEIGHTS_BYTES, RVL_BACKUP_HOST);
+    s->tag = support_tag(s->context, "weights");
+    gpu_fill(s->context, 0, s->addr, WEIGHTS_BYTES, 1);
+}
+
+/* limit_bytes: what the driver still pins, 0: all; registering is refused whatever it is. */
+static void begin(scene *s, rvl_host_keep keep, uint64_t limit_bytes)
 {
     const int first = 0;
     const fake_config config = {
-        .devices = 1, .capacity_bytes = 512 * MIB, .registered_limit_bytes = ring_bytes};
+        .devices = 1, .capacity_bytes = 512 * MIB, .registered_limit_bytes = limit_bytes};
     const rvl_cuda_options cuda = {
         .struct_size = sizeof cuda, .devices = &first, .device_count = 1, .host_keep = keep};
     fake_configure(&config);
     assert_int_equal(cuInit(0), CUDA_SUCCESS); /* undone by fake_reset() */
     assert_true(fake_fail("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED, true));
-    s->context = gpu_open(&cuda, NULL);
-    s->addr = support_alloc(s->context, "weights", 0, WEIGHTS_BYTES, RVL_BACKUP_HOST);
-    s->tag = support_tag(s->context, "weights");
-    gpu_fill(s->context, 0, s->addr, WEIGHTS_BYTES, 1);
+    add_weights(s, &cuda);
+}
+
+/* As an owner who wants nothing registered. */
+static void begin_pageable(scene *s)
+{
+    const rvl_cuda_options cuda = {.struct_size = sizeof cuda, .flags = RVL_CUDA_HOST_PAGEABLE};
+    const fake_config config = {.devices = 1, .capacity_bytes = 512 * MIB};
+    fake_configure(&config);
+    gpu_fake_kernels();
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    add_weights(s, &cuda);
 }
 
 static void end(scene *s)
@@ -86,14 +111,14 @@ static void check_memory(scene *s, uint64_t used, uint64_t pageable, uint64_t st
 
 /* ---- What goes well ---- */
 
-static void refused_memory_goes_through_the_ring(void **state)
+static void refused_memory_is_staged(void **state)
 {
     (void)state;
     scene s;
     begin(&s, RVL_HOST_KEEP_ALL, 0);
     check_memory(&s, 0, 0, 0, 0);
     fake_stats before = fake_stats_get();
-    assert_int_equal(before.live.host_allocations, 0); /* no ring before it is needed */
+    assert_int_equal(before.live.host_allocations, 0); /* no buffers before they are needed */
     assert_int_equal(do_pause(&s), RVL_OK);
     check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, WEIGHTS_BYTES, 2);
     assert_int_equal(do_resume(&s), RVL_OK);
@@ -103,8 +128,8 @@ static void refused_memory_goes_through_the_ring(void **state)
     assert_int_equal(after.to_device_pinned_bytes - before.to_device_pinned_bytes, WEIGHTS_BYTES);
     assert_int_equal(after.to_host_pageable_bytes, before.to_host_pageable_bytes);
     assert_int_equal(after.to_device_pageable_bytes, before.to_device_pageable_bytes);
-    assert_int_equal(after.live.host_allocations, 2); /* one a direction */
-    assert_int_equal(after.pinned_bytes, 2 * 16 * MIB);
+    assert_int_equal(after.live.host_allocations, 1); /* for both directions */
+    assert_int_equal(after.pinned_bytes, staging_bytes(4 * MIB));
     check_content(&s);
     end(&s);
 }
@@ -126,22 +151,22 @@ static void refused_memory_is_given_back(void **state)
     end(&s);
 }
 
-/* The driver pins 6 MiB: 4 for one ring, what is left for the other. */
-static void a_smaller_ring_does(void **state)
+/* Just too little for buffers of 2 MiB. */
+static void smaller_buffers_do(void **state)
 {
     (void)state;
     scene s;
-    begin(&s, RVL_HOST_KEEP_ALL, 6 * MIB);
+    begin(&s, RVL_HOST_KEEP_ALL, staging_bytes(2 * MIB) - 1);
     assert_int_equal(do_pause(&s), RVL_OK);
-    assert_int_equal(fake_stats_get().pinned_bytes, 4 * MIB);
+    assert_int_equal(fake_stats_get().pinned_bytes, staging_bytes(MIB));
     assert_int_equal(do_resume(&s), RVL_OK);
-    assert_int_equal(fake_stats_get().pinned_bytes, 6 * MIB);
+    assert_int_equal(fake_stats_get().pinned_bytes, staging_bytes(MIB));
     check_memory(&s, 0, 2 * CHUNK_BYTES, 2 * WEIGHTS_BYTES, 2);
     check_content(&s);
     end(&s);
 }
 
-static void without_a_ring_the_driver_copies(void **state)
+static void without_buffers_the_driver_copies(void **state)
 {
     (void)state;
     scene s;
@@ -155,7 +180,7 @@ static void without_a_ring_the_driver_copies(void **state)
     assert_int_equal(after.to_device_pageable_bytes - before.to_device_pageable_bytes,
                      WEIGHTS_BYTES);
     assert_int_equal(after.live.host_allocations, 0);
-    assert_int_equal(after.live.events, before.live.events); /* those of the ring went with it */
+    assert_int_equal(after.live.events, before.live.events); /* those of staging went */
     check_memory(&s, 0, 2 * CHUNK_BYTES, 0, 2);
     check_content(&s);
     end(&s);
@@ -178,6 +203,86 @@ static void without_events_the_driver_copies(void **state)
     end(&s);
 }
 
+/* ---- Where nobody wants it registered ---- */
+
+static void what_nobody_wants_registered_is_not(void **state)
+{
+    (void)state;
+    const rvl_cuda_options usual = {.struct_size = sizeof usual};
+    rvl_context *other = NULL;
+    scene s;
+    begin_pageable(&s);
+    for (uint64_t turn = 1; turn <= 2; turn++) {
+        assert_int_equal(do_pause(&s), RVL_OK);
+        check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, (2 * turn - 1) * WEIGHTS_BYTES, 0);
+        assert_int_equal(do_resume(&s), RVL_OK); /* digests say that the content is right */
+        check_memory(&s, 0, 2 * CHUNK_BYTES, 2 * turn * WEIGHTS_BYTES, 0);
+    }
+    assert_int_equal(fake_calls("cuMemHostRegister"), 0);
+    check_content(&s);
+    /* One who does decides for all. */
+    other = gpu_open(&usual, NULL);
+    assert_int_equal(rvl_host_trim(s.context, 0), RVL_OK);
+    assert_int_equal(do_pause(&s), RVL_OK);
+    assert_int_equal(host_memory(&s).pinned_bytes, 2 * CHUNK_BYTES);
+    assert_int_equal(host_memory(&s).pageable_bytes, 0);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_content(&s);
+    assert_int_equal(rvl_context_close(other, NULL), RVL_OK);
+    end(&s);
+}
+
+/* A failure is told to all events behind it, and to no later one. */
+static void a_failure_is_told_to_all_who_wait(void **state)
+{
+    (void)state;
+    void *host = NULL;
+    uint64_t events[3], after = 0;
+    scene s;
+    begin_pageable(&s);
+    const rvli_backend_ops *ops = &s.context->ops;
+    void *self = s.context->self;
+    assert_int_equal(ops->host_alloc(self, 0, CHUNK_BYTES, &host), RVL_OK);
+    rvli_pinned_settle();
+    assert_int_equal(ops->copy_to_host(self, 0, host, s.addr, 8 * MIB), RVL_OK);
+    assert_int_equal(ops->record_event(self, 0, &events[0]), RVL_OK);
+    assert_int_equal(ops->wait_event(self, 0, events[0]), RVL_OK);
+    assert_true(fake_fail("cuMemcpyDtoHAsync", 2, CUDA_ERROR_OUT_OF_MEMORY, false));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ops->copy_to_host(self, 0, host, s.addr, 16 * MIB), RVL_OK);
+        assert_int_equal(ops->record_event(self, 0, &events[i]), RVL_OK);
+    }
+    for (int i = 2; i >= 0; i--)
+        assert_int_equal(ops->wait_event(self, 0, events[i]), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(ops->copy_to_host(self, 0, host, s.addr, 16 * MIB), RVL_OK);
+    assert_int_equal(ops->record_event(self, 0, &after), RVL_OK);
+    assert_int_equal(ops->wait_event(self, 0, after), RVL_OK);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    assert_int_equal(ops->host_free(self, 0, host, CHUNK_BYTES), RVL_OK);
+    end(&s);
+}
+
+/* A copy that failed without an event behind it is told by who waits for the device. */
+static void a_failure_is_told_once_by_waiting_for_the_device(void **state)
+{
+    (void)state;
+    void *host = NULL;
+    scene s;
+    begin_pageable(&s);
+    const rvli_backend_ops *ops = &s.context->ops;
+    void *self = s.context->self;
+    assert_int_equal(ops->host_alloc(self, 0, CHUNK_BYTES, &host), RVL_OK);
+    rvli_pinned_settle();
+    assert_true(fake_fail("cuMemcpyHtoDAsync", 1, CUDA_ERROR_OUT_OF_MEMORY, false));
+    assert_int_equal(ops->copy_to_device(self, 0, s.addr, host, 16 * MIB), RVL_OK);
+    assert_int_equal(ops->synchronize(self, 0), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    gpu_fill(s.context, 0, s.addr, WEIGHTS_BYTES, 1);
+    check_content(&s);
+    assert_int_equal(ops->host_free(self, 0, host, CHUNK_BYTES), RVL_OK);
+    end(&s);
+}
+
 /* ---- Any size, from anywhere ---- */
 
 static void copy_there_and_back(scene *s, char *host, rvl_addr addr, uint64_t size)
@@ -193,6 +298,8 @@ static void copy_there_and_back(scene *s, char *host, rvl_addr addr, uint64_t si
     assert_int_equal(ops->wait_event(s->context->self, 0, event), RVL_OK);
     memset(host, 0, size);
     assert_int_equal(ops->copy_to_host(s->context->self, 0, host, addr, size + 1), RVL_OK);
+    assert_int_equal(ops->record_event(s->context->self, 0, &event), RVL_OK);
+    assert_int_equal(ops->wait_event(s->context->self, 0, event), RVL_OK);
     for (uint64_t i = 0; i < size; i++)
         if (host[i] != (char)(i * 31 + i / 251))
             fail_msg("byte %llu of %llu", (unsigned long long)i, (unsigned long long)size);
@@ -255,7 +362,7 @@ static void a_copy_that_fails_is_undone(void **state)
     (void)state;
     const uint64_t places[] = {1, 3, 9, 16, 18};
     const char *const out[] = {"cuMemcpyDtoHAsync", "cuEventRecord", "cuEventSynchronize"};
-    const char *const in[] = {"cuMemcpyHtoDAsync", "cuEventRecord"};
+    const char *const in[] = {"cuMemcpyHtoDAsync", "cuEventRecord", "cuEventSynchronize"};
     scene s;
     begin(&s, RVL_HOST_KEEP_ALL, 0);
     for (size_t place = 0; place < sizeof places / sizeof places[0]; place++) {
@@ -265,16 +372,14 @@ static void a_copy_that_fails_is_undone(void **state)
         assert_int_equal(do_pause(&s), RVL_OK);
         for (size_t i = 0; i < sizeof in / sizeof in[0]; i++)
             resume_fails_at(&s, in[i], places[place]);
-        if (place < 2) /* 12 pieces wait for room in the ring, then the last one is waited for */
-            resume_fails_at(&s, "cuEventSynchronize", 12 + place);
         assert_int_equal(do_resume(&s), RVL_OK);
         check_content(&s);
     }
     end(&s);
 }
 
-/* While it is not known that the link has let go of the ring, nothing is copied through it. */
-static void a_ring_in_use_is_waited_for(void **state)
+/* While it is not known that the link has let go of a buffer, nothing is copied. */
+static void buffers_in_use_are_waited_for(void **state)
 {
     (void)state;
     scene s;
@@ -344,7 +449,7 @@ static rvl_context *open_with_store(const char *path)
  * Into pinned buffers, and back from pages that cannot be pinned. The second context keeps no byte
  * of its own.
  */
-static void segments_of_a_store_go_through_the_ring(void **state)
+static void segments_of_a_store_are_staged(void **state)
 {
     (void)state;
     char path[] = "/tmp/reveille-staging-XXXXXX";
@@ -396,15 +501,18 @@ static void segments_of_a_store_go_through_the_ring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_memory_goes_through_the_ring),
+        cmocka_unit_test(refused_memory_is_staged),
         cmocka_unit_test(refused_memory_is_given_back),
-        cmocka_unit_test(a_smaller_ring_does),
-        cmocka_unit_test(without_a_ring_the_driver_copies),
+        cmocka_unit_test(smaller_buffers_do),
+        cmocka_unit_test(without_buffers_the_driver_copies),
         cmocka_unit_test(without_events_the_driver_copies),
+        cmocka_unit_test(what_nobody_wants_registered_is_not),
+        cmocka_unit_test(a_failure_is_told_to_all_who_wait),
+        cmocka_unit_test(a_failure_is_told_once_by_waiting_for_the_device),
         cmocka_unit_test(every_size_is_copied),
         cmocka_unit_test(a_copy_that_fails_is_undone),
-        cmocka_unit_test(a_ring_in_use_is_waited_for),
-        cmocka_unit_test(segments_of_a_store_go_through_the_ring),
+        cmocka_unit_test(buffers_in_use_are_waited_for),
+        cmocka_unit_test(segments_of_a_store_are_staged),
         cmocka_unit_test(a_device_lost_half_way_is_closed),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);

@@ -280,6 +280,18 @@ static void keep_none(void)
     EXPECT(holds(at, 1), true);
 }
 
+/* With RVL_HOST_PAGEABLE=1. */
+static void pageable(void)
+{
+    uint8_t *at = in_region("r", HOST, 0, 1);
+    EXPECT(h.tms_pause("r"), 0);
+    EXPECT(registered(h.tms_get_cpu_backup_pointer(at, SIZE)), false);
+    EXPECT(host_memory().pinned_bytes, 0);
+    EXPECT(h.tms_resume("r"), 0);
+    EXPECT(host_memory().registering_refused, 0);
+    EXPECT(holds(at, 1), true);
+}
+
 /* Others may have the process sleep if REVEILLE_CONTROL says so. A flag that nobody knows shows it.
  */
 static void control(void)
@@ -579,6 +591,7 @@ const scenario abi_scenarios[] = {
     SCENARIO(retained_free),
     SCENARIO(reclaim),
     SCENARIO(keep_none),
+    SCENARIO(pageable),
     SCENARIO(control),
     SCENARIO(poison),
     SCENARIO(in_store),

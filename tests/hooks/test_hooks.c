@@ -184,7 +184,8 @@ static void test_host_backups(void **state)
     (void)state;
     RUN({.scenario = "retain", .modes = BOTH}, {.scenario = "retained_free", .modes = BOTH},
         {.scenario = "reclaim", .modes = BOTH},
-        {.scenario = "keep_none", .modes = BOTH, .environment = {"RVL_HOST_KEEP=none"}});
+        {.scenario = "keep_none", .modes = BOTH, .environment = {"RVL_HOST_KEEP=none"}},
+        {.scenario = "pageable", .modes = BOTH, .environment = {"RVL_HOST_PAGEABLE=1"}});
 }
 
 static void test_sleep_from_outside(void **state)

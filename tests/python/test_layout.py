@@ -98,7 +98,7 @@ def test_enums_and_constants_are_those_of_c(compiled):
                  "ERR_VETOED", "ERR_FORKED", "NO_DEVICE", "ALLOC_EXPORTABLE", "ALLOC_RDMA",
                  "ALLOC_PAUSED", "CONTEXT_LOG_OPS", "CONTEXT_NO_VERIFY", "CONTEXT_DISK_TMPFS",
                  "TAG_RETAIN_BACKUPS", "TAG_POISON", "PAUSE_DISCARD", "RESUME_NO_RESTORE", "SIM_OVERCOMMIT",
-                 "SIM_HOST_AHEAD", "CUDA_HOST_AHEAD",
+                 "SIM_HOST_AHEAD", "CUDA_HOST_AHEAD", "CUDA_HOST_PAGEABLE",
                  "REPLAY_PARTIAL", "SUMMARY_BYTES"):  # fmt: skip
         expected["RVL_" + name] = getattr(_c, name)
     assert dict(zip(expected, compiled(expected))) == expected
