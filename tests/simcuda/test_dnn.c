@@ -561,7 +561,7 @@ static void dropout_keeps_what_is_set(void **state)
     (void)state;
     cudnnHandle_t handle = new_handle();
     assert_int_equal(cudnnDropoutGetStatesSize(handle, &states_bytes), GOOD);
-    assert_int_equal(states_bytes, 12976128);
+    assert_int_equal(states_bytes, 6488064);
     assert_int_equal(cudnnCreateDropoutDescriptor(&dropout), GOOD);
     assert_int_equal(cudnnSetDropoutDescriptor(dropout, handle, 0.5f, place, states_bytes - 1, 7),
                      CUDNN_STATUS_INVALID_VALUE);
