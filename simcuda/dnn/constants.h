@@ -98,8 +98,10 @@
     X(CUDNN_HEUR_MODE_B, 1)                                                                        \
     X(CUDNN_LINEAR_INPUT, 0)                                                                       \
     X(CUDNN_LSTM, 2)                                                                               \
+    X(CUDNN_RNN_ALGO_PERSIST_STATIC, 1)                                                            \
     X(CUDNN_RNN_ALGO_STANDARD, 0)                                                                  \
     X(CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 1)                                                   \
+    X(CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 0)                                                 \
     X(CUDNN_RNN_DOUBLE_BIAS, 2)                                                                    \
     X(CUDNN_RNN_SINGLE_INP_BIAS, 1)                                                                \
     X(CUDNN_RNN_SINGLE_REC_BIAS, 3)                                                                \
