@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What cuDNN says that recurrent networks need beside their weights: a line of CSV for each network.
 
-usage: recurrent.py [--short]    --short: twenty networks
+usage: recurrent.py [--short | --open]    --short: twenty networks
+                                          --open: what the rules of simcuda/dnn/rnn.c leave open
 
 Reserve is what the forward pass of a training step keeps for the backward pass. Settings are those that PyTorch makes
 (aten/src/ATen/native/cudnn/RNN.cpp): two biases, linear input, and for types of 16 bits products in tensor cores.
@@ -18,6 +19,8 @@ FLOAT, DOUBLE = 0, 1
 DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 DOUBLE_BIAS = 2
 UNPACKED, PACKED = 0, 1  # both begin with the step
+STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC, SMALL_HIDDEN = range(4)
+UNEVEN = 2  # packed, and every other sequence has half of the steps
 SHAPES = (  # hidden units, input, sequences, steps
     *((512, 512, 32, 64), (256, 512, 32, 64), (512, 128, 32, 64), (512, 512, 48, 64), (512, 512, 32, 100)),
     *((1024, 1024, 64, 256), (320, 320, 50, 500), (100, 40, 7, 33), (1000, 1000, 1, 1), (64, 64, 256, 16)),
@@ -75,7 +78,8 @@ def asked(mode, kind, both, layers, shape, algorithm, math, packed, projection):
     refused = dnn.cudnnSetRNNDescriptor_v8(
         NETWORK, algorithm, MODES[mode], DOUBLE_BIAS, both, 0, TYPES[kind], DOUBLE if kind == "float64" else FLOAT, math, width,
         hidden, projection or hidden, layers, DROPOUT, 0 if packed else 1)  # fmt: skip
-    lengths = (C.c_int * sequences)(*([steps] * sequences))
+    shorter = steps // 2 if packed == UNEVEN else steps
+    lengths = (C.c_int * sequences)(*(shorter if i % 2 else steps for i in range(sequences)))
     refused = refused or dnn.cudnnSetRNNDataDescriptor(
         DATA, TYPES[kind], PACKED if packed else UNPACKED, steps, sequences, width, lengths, None)  # fmt: skip
     found = [C.c_size_t() for _ in range(5)]
@@ -103,11 +107,44 @@ def cases():
                 yield dropout, packed, mode, kind, both, layers, shape, 0, usual, shape[0] // 2
 
 
+# Networks whose workspaces would settle what the rules of simcuda/dnn/rnn.c assume.
+SMALL = (*itertools.product((32, 64, 96, 128, 192, 256, 384), (64, 200), (8, 33, 256), (16, 100)),)
+STEPS = 1, 2, 4, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 128, 129, 144, 255, 256, 257, 400, 1023, 1024, 2000
+UNITS = 8, 16, 24, 32, 40, 60, 63, 64, 72, 96, 100, 128, 160, 200, 256, 1000, 2048
+SEQUENCES = 1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 20, 33, 64, 100
+
+
+def open_cases():
+    def case(mode, kind, both, layers, shape, algorithm=STANDARD, dropout=0, packed=0):
+        usual = TENSOR_OP_MATH if kind in ("float16", "bfloat16") else DEFAULT_MATH
+        return dropout, packed, mode, kind, both, layers, shape, algorithm, usual, 0
+
+    plain_and_gated = "relu", "lstm", "gru"
+    for mode, kind, both, layers in itertools.product(plain_and_gated, ("float32", "float16", "bfloat16"), (0, 1), (1, 2)):
+        for shape in SMALL:
+            yield case(mode, kind, both, layers, shape, SMALL_HIDDEN)
+    # Where layers work at the same time, and how many steps have their gates at once.
+    shapes = [(256, 256, 32, steps) for steps in STEPS]
+    shapes += [(units, 64, 32, 64) for units in UNITS] + [(256, 256, sequences, 64) for sequences in SEQUENCES]
+    for shape, mode, kind, layers in itertools.product(shapes, plain_and_gated, ("float32", "float16"), (1, 2, 3)):
+        yield case(mode, kind, 0, layers, shape)
+    # Persistent networks with much more input than hidden units, and with uneven hidden sizes.
+    for algorithm, mode, both, layers in itertools.product((PERSIST_STATIC, PERSIST_DYNAMIC), plain_and_gated, (0, 1), (1, 2)):
+        for kind, units, width in itertools.product(("float32", "float16"), (100, 128, 200, 250, 256), (64, 2048)):
+            yield case(mode, kind, both, layers, (units, width, 32, 64), algorithm)
+    # Sequences of different lengths, and dropout by the number of layers.
+    for mode, kind, both, layers in itertools.product(plain_and_gated, ("float32", "float16"), (0, 1), (1, 2, 3, 4)):
+        yield case(mode, kind, both, layers, (256, 512, 32, 64), packed=UNEVEN)
+    for mode, kind, both, layers in itertools.product(plain_and_gated, ("float32", "float16"), (0, 1), (1, 2, 3, 4)):
+        yield case(mode, kind, both, layers, (256, 512, 32, 64), dropout=0.1)
+
+
 print(f"# cuDNN {dnn.cudnnGetVersion()}")
 print("dropout,packed,mode,type,both,layers,hidden,input,sequences,steps,algorithm,math,projection,weights,"
       "training_workspace,training_reserve,workspace,reserve")  # fmt: skip
 before = None
-for case in itertools.islice(cases(), 20 if "--short" in sys.argv else None):
+wanted = open_cases() if "--open" in sys.argv else itertools.islice(cases(), 20 if "--short" in sys.argv else None)
+for case in wanted:
     dropout, packed, mode, kind, both, layers, shape, algorithm, math, projection = case
     if dropout != before:
         drop(dropout)
