@@ -67,6 +67,14 @@ y.sum().backward()
 weights = 2 * 4 * (128 * 256 + 256 * 256 + 2 * 256) + 2 * 4 * (512 * 256 + 256 * 256 + 2 * 256)
 check(sum(p.numel() for p in lstm.parameters()), weights, "weights of an LSTM")
 check(lstm.weight_ih_l0.untyped_storage().nbytes(), weights * 4, "memory of the weights")
+# One of bench/results/2026-11-27-h100/recurrent.csv: what an H100 keeps for the backward pass, and its workspace.
+lstm = torch.nn.LSTM(512, 512, device="cuda")
+inputs = randn(64, 32, 512)
+lstm(inputs)  # makes what comes once
+peak, after, (y, states) = measure(lambda: lstm(inputs))
+reserve = 20971776 + 256  # PyTorch rounds to 512
+check(after, y.nbytes + 4 * states[0].nbytes + reserve, "an LSTM's output, states before and after it, and reserve")
+check(peak - after, 42664448, "an LSTM's workspace")
 norm = torch.nn.BatchNorm2d(64, device="cuda")
 norm(randn(8, 64, 56, 56)).sum().backward()
 check(norm.weight.grad.shape, torch.Size([64]), "gradient of batch normalization")

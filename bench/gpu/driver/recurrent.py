@@ -107,7 +107,7 @@ def cases():
                 yield dropout, packed, mode, kind, both, layers, shape, 0, usual, shape[0] // 2
 
 
-# Networks whose workspaces would settle what the rules of simcuda/dnn/rnn.c assume.
+# Their workspaces would settle what the rules of simcuda/dnn/rnn.c assume.
 SMALL = (*itertools.product((32, 64, 96, 128, 192, 256, 384), (64, 200), (8, 33, 256), (16, 100)),)
 STEPS = 1, 2, 4, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 128, 129, 144, 255, 256, 257, 400, 1023, 1024, 2000
 UNITS = 8, 16, 24, 32, 40, 60, 63, 64, 72, 96, 100, 128, 160, 200, 256, 1000, 2048
