@@ -18,15 +18,18 @@
  * to the byte (docs/fidelity/programs.md).
  *
  * Not seen, and assumed:
- * - Where between_layers() is small. It was with 64 to 1024 hidden units, all multiples of 64, and
- *   with even numbers of sequences; it was not with 100 units and 7 sequences. Elsewhere it is
- * taken to be large.
+ * - Where between_layers() is small. It was with 64 to 1024 hidden units, all multiples of 64,
+ *   and with even numbers of sequences; it was not with 100 units and 7 sequences. Elsewhere it
+ *   is taken to be large.
  * - That gates are computed for 256 steps at once, where there are more. One shape had more.
  * - How much the backward pass of a persistent LSTM needs, since the forward pass needs more. It is
  *   the most that fits the table.
  * - Other persistent algorithms: they are taken for the standard one. With packed data or float64
  *   PyTorch uses none; else it asks for the one for small hidden sizes with up to 192 units (LSTM,
  *   GRU) or 384 (the others).
+ * - The kind of products, which changes nothing. float32 was asked for with default ones and
+ *   without tensor cores, by the standard algorithm. 16 bits were asked for with tensor cores;
+ *   PyTorch has them for float16, and default ones for bfloat16.
  * - Sequences of different lengths, which are taken to be as long as the longest.
  * - Other devices.
  */
