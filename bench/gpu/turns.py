@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Two engines that each want the whole card take turns: seconds from a request for one to its first token.
 
-usage: turns.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--rounds N] [--sleepers N] [--seconds N] [--small]
+usage: turns.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--rounds N] [--sleepers N] [--seconds N] [--pairs] [--small]
   LIBRARY_DIR  has libreveille.so.0 and libreveille-torch.so, or is a build folder
   --gib        GiB of weights of both engines, or of each: default 16,40,70:16 (a host of 128 GiB has no
                room for backups of 70 GiB twice)
   --rounds     there and back, of each way; default 2
   --sleepers   engines that sleep at once; default 8
   --seconds    what has not begun by then is left out, and named; default 480
+  --pairs      sleep and pause alone
   --small      64 MiB of weights, for simulated GPUs, where times mean nothing
 
 An engine is a process of PyTorch: weights with a host backup, a cache of what the card has left, and a graph that
@@ -343,6 +344,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--sleepers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--pairs", action="store_true")
     parser.add_argument("--small", action="store_true")
     settings = parser.parse_args()
     settings.environment = {
@@ -363,9 +365,10 @@ def main() -> int:
         # A start, two first pauses which make host memory, and turns of some 10 s for 70 GiB.
         seconds = 30 + sum(sizes) // GIB * (1 + settings.rounds // 2)
         bench.part(name, seconds, bench.pair, name, sizes)
-    bench.part("restart", 30, bench.restart, pairs[0][1][0])
-    bench.part("sleepers", 40, bench.sleepers, settings.sleepers)
-    for size in sorted({max(sizes) for _, sizes in pairs}):
+    if not settings.pairs:
+        bench.part("restart", 30, bench.restart, pairs[0][1][0])
+        bench.part("sleepers", 40, bench.sleepers, settings.sleepers)
+    for size in sorted({max(sizes) for _, sizes in pairs} if not settings.pairs else ()):
         bench.part(f"driver{size // GIB}", 15 + size // GIB, bench.driver, size)
     bench.tell(part="end", failed=bench.failed)
     return 1 if bench.failed else 0
