@@ -5,32 +5,35 @@
  * with a projection one matrix more. Matrices of all layers lie before all biases.
  *
  * What they keep from forward to backward (the reserve) and their workspace are not published. The
- * rules are those of an H100 with cuDNN 9.19, which was asked for 1,680 networks
- * (bench/gpu/driver/recurrent.py, bench/results/2026-11-27-h100/recurrent.csv): relu, tanh, LSTM
- * and GRU of four types, in one and two directions, with one to four layers, of ten shapes, by the
- * standard and the static persistent algorithm, with packed data, dropout and projections. All
- * reserves and all workspaces of inference are exact to the byte, and 1,668 workspaces of training.
- * The other 12 are 64 bytes too large, which is at most 0.0007 %: a persistent algorithm, float16,
- * and a hidden size that is no multiple of 8. The median error is 0.
+ * rules are those of an H100 with cuDNN 9.19, which answered for 5,706 networks
+ * (bench/gpu/driver/recurrent.py, recurrent.csv and recurrent_open.csv in
+ * bench/results/2026-11-27-h100): relu, tanh, LSTM and GRU of four types, in one and two
+ * directions, with one to four layers, by all four algorithms, with packed data, dropout and
+ * projections. All reserves and all workspaces of inference are exact to the byte, and 5,694
+ * workspaces of training. The other 12 are 64 bytes too large, which is at most 0.0007 %: the
+ * static persistent algorithm, float16, 100 hidden units and 7 sequences.
  *
- * The rules were found in that table. Two programs of PyTorch on the same card have other networks,
- * of three layers with dropout and of more inputs than units in both directions; they are the same
- * to the byte (docs/fidelity/programs.md).
+ * The rules were found in those tables. Two programs of PyTorch on the same card have other
+ * networks, of three layers with dropout and of more inputs than units in both directions. They are
+ * the same to the byte (docs/fidelity/programs.md).
+ *
+ * cuDNN refused 624 more. 576 were LSTM and GRU of 256 and 384 hidden units by the algorithm for
+ * small hidden sizes. PyTorch asks for that one up to 192 units there, and here it is not refused.
+ * 48 had packed sequences, with a longer one behind a shorter one.
  *
  * Not seen, and assumed:
- * - Where between_layers() is small. It was with 64 to 1024 hidden units, all multiples of 64,
- *   and with even numbers of sequences; it was not with 100 units and 7 sequences. Elsewhere it
- *   is taken to be large.
- * - That gates are computed for 256 steps at once, where there are more. One shape had more.
- * - How much the backward pass of a persistent LSTM needs, since the forward pass needs more. It is
- *   the most that fits the table.
- * - Other persistent algorithms: they are taken for the standard one. With packed data or float64
- *   PyTorch uses none; else it asks for the one for small hidden sizes with up to 192 units (LSTM,
- *   GRU) or 384 (the others).
- * - The kind of products, which changes nothing. float32 was asked for with default ones and
- *   without tensor cores, by the standard algorithm. 16 bits were asked for with tensor cores;
- *   PyTorch has them for float16, and default ones for bfloat16.
  * - Sequences of different lengths, which are taken to be as long as the longest.
+ * - Persistent algorithms with dropout, which is taken to need what it needs by the standard one.
+ *   PyTorch asks for the one for small hidden sizes with dropout too. So it is with packed data,
+ *   for which PyTorch uses the standard one.
+ * - stride_of() between what was seen: 64 and 100 sequences, 100 and 128 steps. From 128 steps on,
+ *   32 to 64 sequences were seen. One sequence was seen with 64 steps, all of them between layers.
+ * - Where UNEVEN_UNITS are needed. One shape needed them, with 100 units and 7 sequences. 100 and
+ *   250 units with 32 sequences did not, nor did multiples of 8 units with 33 and 50 sequences.
+ * - Persistent algorithms with float64, and the dynamic one with bfloat16: as the standard one.
+ * - The kind of products, which changes nothing where two were asked for: float32 by the standard
+ *   algorithm, and bfloat16. PyTorch has products in tensor cores for float16 and default ones for
+ *   bfloat16.
  * - Other devices.
  */
 #include <string.h>
@@ -334,7 +337,7 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
 #define OWN_BYTES 256              /* of reserve and workspace each */
 #define PRODUCTS_BYTES (8UL << 20) /* each layer and direction has that for its products */
 #define STEPS_AT_ONCE 256          /* have their gates computed, in one direction */
-#define UNEVEN_UNITS 256           /* more, for hidden sizes that are no multiple of 8 */
+#define UNEVEN_UNITS 256           /* more, for sizes that are no multiple of 8 */
 
 /* What a kind of network needs, as multiples of its hidden units. */
 typedef struct needs {
@@ -367,10 +370,10 @@ static size_t part_bytes(size_t bytes)
     return (bytes + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
 }
 
-/* With bfloat16 it is as the standard algorithm. float64 was not asked for. */
+/* All persistent algorithms need the same. With bfloat16 they are as the standard one. */
 static bool persists(const struct cudnnRNNStruct *network)
 {
-    return network->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC &&
+    return network->algorithm != CUDNN_RNN_ALGO_STANDARD &&
            (network->type == CUDNN_DATA_FLOAT || network->type == CUDNN_DATA_HALF);
 }
 
@@ -394,7 +397,7 @@ static space space_of(const struct cudnnRNNStruct *network, const struct cudnnRN
                    .packed = data->layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED,
                    .persists = persists(network),
                    .projects = projects(network),
-                   .drops = network->drops && network->layers > 1};
+                   .drops = network->drops};
 }
 
 /* What the backward pass will read: of each layer, between two of them, and a bit for each input of
@@ -454,22 +457,30 @@ static size_t forward_bytes(const space *of)
     return bytes + copies_bytes(of, 1);
 }
 
-/* How many steps of gradients there are from a layer to the one below. They are few where layers
- * work at the same time: 8, and for each layer 2 of 16 steps, 4 of 64 and 100, and 8 of 256 and
- * 500. That is taken for the power of two below half the root. */
+/* How many steps layers are apart that work at the same time. */
+static size_t stride_of(const space *of)
+{
+    size_t stride = of->sequences > 64 ? 2 : of->sequences > 16 ? 4 : of->sequences > 8 ? 8 : 16;
+    return of->steps >= 128 && stride < 8 ? 8 : stride;
+}
+
+/* How many steps of gradients there are from a layer to the one below. */
 static size_t between_layers(const space *of)
 {
-    size_t stride = 1;
     if (of->layers == 1)
         return of->directions * of->steps;
     if (of->directions == 2 || of->persists)
         return 2 * of->directions * of->steps;
-    if (of->network->hidden_size % 64 != 0 || of->sequences % 2 != 0)
-        return of->steps;
-    while (16 * stride * stride <= of->steps)
-        stride *= 2;
-    size_t some = 8 + stride * of->layers;
-    return some < of->steps ? some : of->steps;
+    size_t stride = stride_of(of);
+    size_t some = (stride > 8 ? stride : 8) + stride * of->layers;
+    return of->sequences > 1 && some < of->steps ? some : of->steps;
+}
+
+/* Some more, which only the backward pass of float16 by a persistent algorithm had. */
+static bool is_uneven(const space *of)
+{
+    return of->persists && of->network->type == CUDNN_DATA_HALF &&
+           of->network->hidden_size % 8 != 0 && of->sequences % 8 != 0;
 }
 
 static size_t backward_bytes(const space *of)
@@ -482,7 +493,7 @@ static size_t backward_bytes(const space *of)
         bytes += part_bytes(of->directions * of->steps * of->hidden_bytes);
     if (of->persists)
         bytes += part_bytes(of->needs.persistent * of->steps * of->hidden_bytes);
-    if (of->persists && of->network->type == CUDNN_DATA_HALF && of->network->hidden_size % 8 != 0)
+    if (is_uneven(of))
         bytes += part_bytes(UNEVEN_UNITS * of->steps * of->sequences *
                             rvli_dnn_type_bytes(of->network->type));
     return bytes + copies_bytes(of, 2);
