@@ -21,7 +21,7 @@ DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 DOUBLE_BIAS = 2
 UNPACKED, PACKED = 0, 1  # both begin with the step
 STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC, SMALL_HIDDEN = range(4)
-UNEVEN = 2  # packed, and every other sequence has half of the steps
+UNEVEN = 2  # packed, and the last half of the sequences has half of the steps (cuDNN 9.19 refuses shorter ones before longer)
 SHAPES = (  # hidden units, input, sequences, steps
     *((512, 512, 32, 64), (256, 512, 32, 64), (512, 128, 32, 64), (512, 512, 48, 64), (512, 512, 32, 100)),
     *((1024, 1024, 64, 256), (320, 320, 50, 500), (100, 40, 7, 33), (1000, 1000, 1, 1), (64, 64, 256, 16)),
@@ -80,7 +80,7 @@ def asked(mode, kind, both, layers, shape, algorithm, math, packed, projection):
         NETWORK, algorithm, MODES[mode], DOUBLE_BIAS, both, 0, TYPES[kind], DOUBLE if kind == "float64" else FLOAT, math, width,
         hidden, projection or hidden, layers, DROPOUT, 0 if packed else 1)  # fmt: skip
     shorter = steps // 2 if packed == UNEVEN else steps
-    lengths = (C.c_int * sequences)(*(shorter if i % 2 else steps for i in range(sequences)))
+    lengths = (C.c_int * sequences)(*(shorter if i >= sequences // 2 else steps for i in range(sequences)))
     refused = refused or dnn.cudnnSetRNNDataDescriptor(
         DATA, TYPES[kind], PACKED if packed else UNPACKED, steps, sequences, width, lengths, None)  # fmt: skip
     found = [C.c_size_t() for _ in range(5)]
@@ -113,6 +113,7 @@ SMALL = (*itertools.product((32, 64, 96, 128, 192, 256, 384), (64, 200), (8, 33,
 STEPS = 1, 2, 4, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 128, 129, 144, 255, 256, 257, 400, 1023, 1024, 2000
 UNITS = 8, 16, 24, 32, 40, 60, 63, 64, 72, 96, 100, 128, 160, 200, 256, 1000, 2048
 SEQUENCES = 1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 20, 33, 64, 100
+LONG = 64, 100, 101, 112, 120, 127, 128, 256, 500, 1000
 
 
 def open_cases():
@@ -138,6 +139,14 @@ def open_cases():
         yield case(mode, kind, both, layers, (256, 512, 32, 64), packed=UNEVEN)
     for mode, kind, both, layers in itertools.product(plain_and_gated, ("float32", "float16"), (0, 1), (1, 2, 3, 4)):
         yield case(mode, kind, both, layers, (256, 512, 32, 64), dropout=0.1)
+    # From here on not asked on 2026-11-27. Small hidden sizes with dropout, limits of steps and sequences, uneven sizes.
+    for mode, kind, both, layers in itertools.product(plain_and_gated, ("float32", "float16"), (0, 1), (1, 2, 3)):
+        for units in (32, 128):
+            yield case(mode, kind, both, layers, (units, 64, 32, 64), SMALL_HIDDEN, dropout=0.1)
+    for sequences, steps, layers in itertools.product((1, 4, 8, 12, 16, 32, 64, 65, 80, 96, 128, 256), LONG, (2, 3)):
+        yield case("relu", "float32", 0, layers, (64, 64, sequences, steps))
+    for units, width, sequences, steps in itertools.product((100, 102, 104), (40, 64), (1, 4, 7, 8, 9, 12), (32, 33)):
+        yield case("relu", "float16", 0, 1, (units, width, sequences, steps), PERSIST_STATIC)
 
 
 print(f"# cuDNN {dnn.cudnnGetVersion()}")
