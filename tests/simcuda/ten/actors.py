@@ -14,9 +14,10 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters())
 
     def train(self, batch):
-        self.model.loss(torch.randint(self.model.words, (batch, 513), device="cuda")).backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        with torch.cuda.nvtx.range("stage: train"):
+            self.model.loss(torch.randint(self.model.words, (batch, 513), device="cuda")).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
         return torch.cuda.max_memory_allocated()
 
 
@@ -29,7 +30,8 @@ class Scorer:
 
     @torch.no_grad()
     def score(self, batch):
-        self.model(torch.randint(self.model.words, (batch, 512), device="cuda"))
+        with torch.cuda.nvtx.range("stage: score"):
+            self.model(torch.randint(self.model.words, (batch, 512), device="cuda"))
         return torch.cuda.max_memory_allocated()
 
 

@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""A loop of small tensors, as samplers and schedulers have: `small.py [TURNS]`."""
+"""A loop of small tensors, as samplers and schedulers have: `small.py [TURNS [hand-on]]`.
+
+With hand-on each operator passes by a mode of PyTorch's that does nothing with it, which costs as much as any in Python must.
+"""
 
 import sys
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+
+class HandOn(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+if "hand-on" in sys.argv[2:]:
+    torch._C._push_on_torch_dispatch_stack(HandOn())
 logits = torch.randn(8, 64, device="cuda")
 done = torch.zeros(8, dtype=torch.bool, device="cuda")
 tokens = torch.zeros(8, dtype=torch.long, device="cuda")
