@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int machine = -1;
-static uint64_t connection; /* the kernel's number of the socket, which no other ever has */
+static uint64_t connection; /* the kernel's number of the socket, which no other has */
 static pid_t owner;         /* the process that opened it */
 static bool lost;
 static bool has_memory; /* or a context: it has asked for some */
@@ -28,7 +29,11 @@ static uint64_t number_of(int file)
 {
     uint64_t number = 0;
     socklen_t size = sizeof number;
-    return getsockopt(file, SOL_SOCKET, SO_COOKIE, &number, &size) == 0 ? number : 0;
+    struct stat status;
+    if (getsockopt(file, SOL_SOCKET, SO_COOKIE, &number, &size) == 0)
+        return number;
+    /* qemu's user mode does not know the option. A socket's inode is its own while it is open. */
+    return fstat(file, &status) == 0 && S_ISSOCK(status.st_mode) ? (uint64_t)status.st_ino : 0;
 }
 
 /* Whether the descriptor is still the connection, and not the program's own. */

@@ -174,19 +174,32 @@ static void a_root_that_cannot_be_written(void **state)
     check_printed("/cudaMalloc 4.0 MiB");
 }
 
-/* The wall clock is for PyTorch's history alone: what is counted does not depend on it. */
-static void a_clock_that_jumps(void **state)
+/* What is counted is the same where a library stands before the C library's. */
+static void check_preloaded(const char *library)
 {
     static const char words[] =
         " run --gpus 2 -- " PROGRAM " malloc 4194304 stage late malloc 4194304 free memory 2>err";
     char line[1024], expected[ANSWER_BYTES];
-    (void)state;
     snprintf(line, sizeof line, COMMAND_WORD "%s", words);
     assert_int_equal(run_shell(line), 0);
     snprintf(expected, sizeof expected, "%s", answer.out);
-    snprintf(line, sizeof line, "LD_PRELOAD=" CLOCK " " COMMAND_WORD "%s", words);
+    snprintf(line, sizeof line, "LD_PRELOAD=%s " COMMAND_WORD "%s", library, words);
     assert_int_equal(run_shell(line), 0);
     assert_string_equal(answer.out, expected);
+}
+
+/* The wall clock is for PyTorch's history alone: what is counted does not depend on it. */
+static void a_clock_that_jumps(void **state)
+{
+    (void)state;
+    check_preloaded(CLOCK);
+}
+
+/* As under qemu's user mode. */
+static void sockets_without_numbers(void **state)
+{
+    (void)state;
+    check_preloaded(COOKIE);
 }
 
 int main(void)
@@ -200,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_namespace_of_the_loader),
         cmocka_unit_test(a_root_that_cannot_be_written),
         cmocka_unit_test(a_clock_that_jumps),
+        cmocka_unit_test(sockets_without_numbers),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
