@@ -24,11 +24,21 @@ static bool does_without(const char *file)
     return strncmp(name, "libnvrtc", 8) == 0 || strncmp(name, "libcudnn_", 9) == 0;
 }
 
-/* CUPTI: what torch.profiler and others read the GPU's activities from. */
-static bool is_profiler(const char *asking)
+static bool is_named(const char *path, const char *begin)
 {
-    const char *slash = strrchr(asking, '/');
-    return strncmp(slash != NULL ? slash + 1 : asking, "libcupti.so", 11) == 0;
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash != NULL ? slash + 1 : path, begin, strlen(begin)) == 0;
+}
+
+/* The archive lies beside the library that has the runtime in it. */
+static void tell_of_cute(const char *library)
+{
+    const char *slash = strrchr(library, '/');
+    fprintf(stderr,
+            "reveille: %s has CUDA's runtime linked in, and this build of Reveille has none for "
+            "it: kernels of CuTe DSL cannot be loaded. Install Reveille from its repository: pip "
+            "install . -C cmake.define.RVL_CUTE_ARCHIVE=%.*slibcuda_dialect_runtime_static.a\n",
+            library, slash != NULL ? (int)(slash + 1 - library) : 0, library);
 }
 
 /*
@@ -46,7 +56,9 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
         dladdr(__builtin_return_address(0), &from) != 0 ? from.dli_fname : "unknown code";
     if (does_without(asking) || atomic_flag_test_and_set(&told))
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (is_profiler(asking))
+    if (is_named(asking, "libcute_dsl_runtime.so"))
+        tell_of_cute(asking);
+    else if (is_named(asking, "libcupti.so")) /* what torch.profiler and others read */
         fputs(
             "reveille: profilers see no activity of the GPU, since kernels do not run: CUPTI says "
             "that it cannot begin. What the program does on the CPU is seen, and so is what "

@@ -732,6 +732,14 @@ static void a_runtime_that_is_linked_in(void **state)
                                "statically.*cuGetExportTable, libcuda.so.1' err"),
                      0);
     assert_int_equal(printed(0), 1);
+    assert_int_equal(run_shell("cp " PROGRAM " libcute_dsl_runtime.so && " COMMAND_WORD
+                               " run -- $PWD/libcute_dsl_runtime.so tables memory 2>err"),
+                     0);
+    assert_int_equal(printed(1), CONTEXT);
+    assert_int_equal(
+        run_shell("grep -c \"^reveille: $PWD/libcute_dsl_runtime.so has CUDA.s runtime "
+                  "linked in, .*ARCHIVE=$PWD/libcuda_dialect_runtime_static.a$\" err"),
+        0);
 #ifdef PROGRAM_STATIC
     assert_int_equal(run_shell(COMMAND_WORD " run -- " PROGRAM_STATIC " memory 2>err"), 0);
     assert_int_equal(printed(0), -801);
