@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs by Spack what scripts/release made, without CUDA, and uses the command. This machine's compiler and libraries are
+# Installs by Spack what scripts/release made, without CUDA and with it, and uses the command. This machine's compiler and libraries are
 # Spack's externals, so that it builds nothing else but its compiler wrapper; a mirror in a folder stands for the addresses of archives.
+# So is CUDA, as a cluster has it: CUDA_HOME (/usr/local/cuda). Where it has no headers, reveille+cuda is left out.
 # Needs clingo in the Python that SPACK_PYTHON names (python3).
 # usage: spack_build.sh SPACK PACKAGES WRAPPER RELEASE SOURCE_DIR
 #     SPACK, PACKAGES, WRAPPER: checkouts of spack, spack-packages and compiler-wrapper; RELEASE: build/release-VERSION
@@ -35,6 +36,8 @@ external() { # PACKAGE VERSION PREFIX [MORE]
 library() { # PACKAGE DEBIAN'S [MORE]
     external "$1" "$(dpkg-query -Wf '${Version}' "$2" | sed -E 's/^[0-9]+://; s/[-+].*//')" /usr "${3-}"
 }
+cuda_home=${CUDA_HOME-/usr/local/cuda}
+cuda=$(sed -nE 's/^#define CUDA_VERSION ([0-9]+)/\1/p' "$cuda_home/include/cuda.h" 2>/dev/null || true)
 {
     echo "packages:"
     printf "  gcc:\n    externals:\n    - spec: gcc@%s languages:='c,c++'\n      prefix: /usr\n" "$(gcc -dumpfullversion)"
@@ -50,6 +53,7 @@ library() { # PACKAGE DEBIAN'S [MORE]
     library liburing liburing-dev
     library uthash uthash-dev
     library tomlplusplus libtomlplusplus-dev
+    [ -z "$cuda" ] || external cuda $((cuda / 1000)).$((cuda % 1000 / 10)) "$(realpath "$cuda_home")"
 } >"$work/scope/packages.yaml"
 cat >"$work/scope/repos.yaml" <<YAML
 repos::
@@ -73,7 +77,24 @@ install() { # SPEC or options of install
 
 run --version
 install --no-checksum compiler-wrapper
-install reveille~cuda
-prefix=$(run location -i reveille~cuda)
-"$prefix/bin/reveille" replay "$source/traces/qwen2.5-32b-tp2-h200.rvt" | grep -qx 'fits, with 7.5 GiB to spare'
-echo "reveille~cuda: installed by Spack, and the command answers"
+
+check() { # VARIANT
+    local prefix
+    install "reveille$1"
+    prefix=$(run location -i "reveille$1")
+    "$prefix/bin/reveille" replay "$source/traces/qwen2.5-32b-tp2-h200.rvt" | grep -qx 'fits, with 7.5 GiB to spare'
+    echo "reveille$1: installed by Spack, and the command answers"
+}
+
+check "~cuda"
+if [ -z "$cuda" ]; then
+    echo "SKIP: no CUDA headers in $cuda_home, for reveille+cuda"
+    exit 0
+fi
+check "+cuda"
+"$(run location -i reveille+cuda)/bin/reveille" run --device h200 -- python3 "$source/tests/bare/gpu_program.py" >"$work/said"
+grep -qE '^device 0: h200, 139\.8 GiB; peak ' "$work/said" || {
+    cat "$work/said" >&2
+    exit 1
+}
+echo "reveille+cuda: a program runs on its simulated GPU"
