@@ -165,6 +165,9 @@ class History:
         self.peaks, self.risen, self.risen_s, self.stepped_s = (0, 0), None, 0.0, 0.0
         self.kept = 0  # the peak that the last file has
         self.busy = threading.Lock()
+        # An allocator of the program's, such as vLLM's, may wait for Python's lock while PyTorch holds its own, for which a
+        # look of another thread would wait with Python's. Then the program's thread looks, between two operations.
+        self.checking, self.plugged = threading.Lock(), False
         self.stopped = False
 
     # ---- Phases ----
@@ -298,13 +301,23 @@ class History:
         if behind > ENTRIES // 2 or (quiet and self.has_time()):
             self.write()
 
+    def try_check(self):
+        try:
+            if not self.stopped:
+                self.check()
+        except Exception as error:
+            self.stop(repr(error))
+
     def watch(self):
         while not self.stopped:
             time.sleep(CHECK_S)
-            try:
-                self.check()
-            except Exception as error:
-                self.stop(repr(error))
+            with self.checking:
+                if not self.plugged:
+                    self.try_check()
+                    continue
+            tensors = sys.modules.get("_reveille_tensors")
+            if tensors is not None:
+                tensors.due = self.try_check
 
     def finish(self):
         self.write()
@@ -371,6 +384,7 @@ def begin(_module):
     history = History()
     _follow_modules(history)
     _follow_captures(history)
+    _follow_allocators(history)
     engine = torch.autograd._engine_run_backward
     torch.autograd._engine_run_backward = history.backward(engine)
     from torch.optim import optimizer
@@ -397,6 +411,18 @@ def _follow_modules(history):
         follow(owner)
 
     module.Module.__setstate__ = restore_and_follow
+
+
+def _follow_allocators(history):
+    kind = torch.cuda.memory.CUDAPluggableAllocator
+    make = kind.__init__
+
+    def make_and_follow(allocator, *args, **kwargs):
+        with history.checking:
+            history.plugged = True
+        make(allocator, *args, **kwargs)
+
+    kind.__init__ = make_and_follow
 
 
 def _follow_captures(history):

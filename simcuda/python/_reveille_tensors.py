@@ -569,6 +569,16 @@ class _Shadow:
 # ---- Every operator ----
 
 
+due: Any = None  # a call that waits for a moment at which this thread allocates nothing (_reveille_history)
+
+
+def _call_due():
+    global due
+    call, due = due, None
+    if call is not None:
+        call()
+
+
 class SmallTensors(TorchDispatchMode):
     """On every thread's stack of modes."""
 
@@ -591,6 +601,8 @@ class SmallTensors(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if _modes_below():  # PyTorch's own, which stand for tensors without memory
             return func(*args, **(kwargs or {}))
+        if due is not None:
+            _call_due()
         for each in types:
             if each.__torch_dispatch__ is not _PLAIN:
                 return NotImplemented  # a subclass: what it does inside passes by here again

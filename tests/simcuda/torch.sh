@@ -40,6 +40,7 @@ for program in torch_memory torch_tensors torch_backward; do
 done
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_holders.py" "$build/cli/reveille"
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/torch_profiler.py" "$build/cli/reveille"
+timeout 300 "$environment/bin/python" "$source/tests/simcuda/torch_allocator.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_assumed.py" "$build/cli/reveille"
 timeout 900 "$environment/bin/python" "$source/tests/simcuda/torch_lengths.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_host.py" "$build/cli/reveille"
