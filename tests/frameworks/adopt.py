@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Runs a page of docs/guides/adopt as it stands, with its framework, on a simulated H200. Not part of the test suite.
 
-    adopt.py REVEILLE LIBRARIES PYTHON vllm|sglang      PYTHON has the framework, and this package installed
+    adopt.py PYTHON vllm|sglang      PYTHON is that of a virtual environment with the framework, and with this package
 
 Its files are written, and its `reveille run` must fit. A command with MODEL is a server: it gets a tiny model, and is
-told to sleep and to wake up. Meanwhile the page's look at each process has to find our library. Where a line
-ends in "# vLLM 0.24", only that version runs it. A program that the page does not show is left out, and named.
+told to sleep and to wake up. Meanwhile the page's look at each process has to find our library, and in no process of a
+server that was not switched. Where a line ends in "# vLLM 0.24", only that version runs it. `pip install .` installs this tree.
 """
+import json
 import os
 import pathlib
 import re
@@ -26,12 +27,16 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "tests"))
 import documents  # noqa: E402
 
-# How a server is told to sleep and to wake up.
+# How a server is told to sleep and to wake up, and the page's switch, which is not there when it is rolled back.
 REQUESTS = {
     "vllm": ("/sleep?level=1", "/wake_up"),
     "sglang": ("/release_memory_occupation", "/resume_memory_occupation"),
 }
-SERVED = ["--load-format", "dummy", "--port"]
+SERVED = "--load-format dummy --port"
+SWITCHES = {
+    "vllm": r"REVEILLE_AS_CUMEM=1 | --sleep-mode-backend reveille",
+    "sglang": r"REVEILLE_AS_TORCH_MEMORY_SAVER=1 ",
+}
 MAKE_MODEL = "import sys, verl_grpo as own; [each.save_pretrained(sys.argv[1]) for each in (own.config(), own.tokenizer())]"
 VERSION = re.compile(r"# \w+ (\d+\.\d+)$")
 PROGRAM_S, START_S, END_S = 900, 900, 60
@@ -78,44 +83,71 @@ def own_alone(program, session):
     program.chmod(0o755)
 
 
-def run_server(command, look, requests, where, environment):
-    """Starts it, sends it to sleep, wakes it up, and looks at its processes as the page does."""
+def run_server(command, look, framework, where, environment):
+    """Starts it, sends it to sleep, and wakes it up. What the page's look at its processes found."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = command.split(" #")[0].replace(" MODEL ", f" {where / 'model'} ")
-    own = ["reveille", "run", "--device", "h200", "--", "bash", "-c", f"{words} {shlex.join(SERVED)} {port}"]
+    own = ["reveille", "run", "--device", "h200", "--", "bash", "-c", f"{words} {SERVED} {port}"]
     log = where / "server.log"
     with log.open("w") as out:
         server = subprocess.Popen(own, cwd=where, env=environment, stdout=out, stderr=out, start_new_session=True)
     try:
         await_server(server, port, log)
-        for path in requests:
+        for path in REQUESTS[framework]:
             assert answers(port, path, data=b"{}", method="POST"), f"{path} is refused\n{log.read_text()[-8000:]}"
             print("done:", path, flush=True)
         own_alone(where / ".bin/pgrep", server.pid)
-        seen = subprocess.run(["bash", "-c", look], env=environment, capture_output=True, text=True, check=False).stdout.split()
-        assert any(map(int, seen)), f"our library is in no process: {seen}"
-        print("our library, in each process:", *seen)
+        return subprocess.run(["bash", "-c", look], env=environment, capture_output=True, text=True, check=False).stdout.split()
     finally:
         os.killpg(server.pid, signal.SIGINT)
-        server.wait(END_S)
+        try:
+            server.wait(END_S)
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGKILL)
+
+
+def run_both_ways(command, look, framework, where, environment):
+    """The page's server has our library in each process that the page looks at; without the switch none of them has it."""
+    began = time.monotonic()
+    seen = run_server(command, look, framework, where, environment)
+    assert seen and all(map(int, seen)), f"our library is not in each process: {seen}"
+    print(f"our library, in each process: {' '.join(seen)}; {time.monotonic() - began:.0f} s", flush=True)
+    plain = re.sub(SWITCHES[framework], "", command)
+    assert plain != command, f"{command} has no switch"
+    print("$", plain, flush=True)
+    seen = run_server(plain, look, framework, where, environment)
+    assert seen and not any(map(int, seen)), f"our library is in a process that was not switched: {seen}"
+    print("rolled back, in each process:", *seen, flush=True)
+
+
+def environment_of(where, python):
+    """As the page's reader has it: the commands of this environment, and nothing that leads to this tree."""
+    environment = documents.prepare(TREE, where, python.parent / "reveille", where, python)
+    # No network; vLLM's own sampler, since FlashInfer's is compiled by nvcc; its sleep over HTTP is for developers.
+    environment.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_USE_FLASHINFER_SAMPLER="0", VLLM_SERVER_DEV_MODE="1")
+    environment["PATH"] = environment["PATH"].replace(":", f":{python.parent}:", 1)
+    environment["VIRTUAL_ENV"] = str(python.parents[1])
+    for name in ("PYTHONPATH", "RVL_LIBRARY_DIR"):
+        del environment[name]
+    return environment
 
 
 def main():
-    reveille, libraries, python = (pathlib.Path(each).absolute() for each in sys.argv[1:4])
-    framework = sys.argv[4]
+    python, framework = pathlib.Path(sys.argv[1]).absolute(), sys.argv[2]
     version = subprocess.run([python, "-c", f"import importlib.metadata as m; print(m.version('{framework}'))"],
                              capture_output=True, text=True, check=True).stdout  # fmt: skip
     page = documents.Page(TREE, f"docs/guides/adopt/{framework}.md")
     with tempfile.TemporaryDirectory() as folder:
         where = pathlib.Path(folder)
-        environment = documents.prepare(TREE, where, reveille.resolve(), libraries, python)
-        # No network; vLLM's own sampler, since FlashInfer's is compiled by nvcc; its sleep over HTTP is for developers.
-        environment.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_USE_FLASHINFER_SAMPLER="0", VLLM_SERVER_DEV_MODE="1")
-        environment["PATH"] = environment["PATH"].replace(":", f":{python.parent}:", 1)
+        environment = environment_of(where, python)
         subprocess.run([python, "-c", MAKE_MODEL, where / "model"], check=True,
                        env={**environment, "PYTHONPATH": str(TREE / "tests/frameworks")})  # fmt: skip
+        # The excerpt has no class of the model, which SGLang asks for.
+        config = {"architectures": ["Qwen2ForCausalLM"], **json.loads((where / "config.json").read_text())}
+        (where / "config.json").write_text(json.dumps(config))
         for block in page.blocks:
             if block.mark == "file":
                 (where / block.value).write_text("\n".join(block.lines) + "\n")
@@ -123,13 +155,14 @@ def main():
         look = next(each for each in commands if each.startswith("for pid "))
         for command in (each for each in commands if each != look):
             print("$", command, flush=True)
-            program = re.search(r" -- python (\S+)", command)
-            if program and not (where / program[1]).exists():
-                print(f"left out: the page does not show {program[1]}")
-            elif program:
+            if command.startswith("pip install ."):
+                subprocess.run(["bash", "-c", command], cwd=TREE, env=environment, check=True, stdout=subprocess.DEVNULL)
+            elif " -- python " in command:
                 run_program(command, where, environment)
             elif " MODEL " in command:
-                run_server(command, look, REQUESTS[framework], where, environment)
+                run_both_ways(command, look, framework, where, environment)
+            else:
+                sys.exit(f"no way to run it: {command}")
     print(f"PASS docs/guides/adopt/{framework}.md with {framework} {version}")
 
 

@@ -3,7 +3,10 @@
 # SGLang on simulated GPUs, with Reveille in the place of torch_memory_saver. Installs it once (some 11 GB), builds the
 # simulated libraries (those of CuTe DSL with its archive), and runs sglang_release.py beside this. Not part of the
 # test suite: it takes some 10 minutes, and the first time as long again, while SGLang compiles kernels with nvcc.
-#   tests/simcuda/sglang.sh [VERSION]      default: 0.5.23
+#   tests/simcuda/sglang.sh [VERSION [short|page]]      default: 0.5.23
+# short: the first of them alone.
+# page: runs the commands of docs/guides/adopt/sglang.md instead, as they stand (tests/frameworks/adopt.py), in 10 minutes. They install
+# this tree's package into the environment.
 # REVEILLE_SGLANG: the environment to install into; default: ~/.cache/reveille-sglang/venv
 set -euo pipefail
 version=${1-0.5.23}
@@ -20,14 +23,11 @@ if ! "$python" -c "import importlib.metadata as m; assert m.version('sglang') ==
     python3 -m venv "$environment"
     install --upgrade pip
     install "sglang===$version"
-    # Its requirements bring a compiler that is newer than the runtime's headers, which refuse it.
-    install "cuda-toolkit[nvcc,cccl,crt]==$("$python" -c "import importlib.metadata as m; print(m.version('cuda-toolkit'))")"
 fi
+# Its requirements bring a compiler that is newer than the runtime's headers, which refuse it.
+install "cuda-toolkit[nvcc,cccl,crt]==$("$python" -c "import importlib.metadata as m; print(m.version('cuda-toolkit'))")"
 packages=$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 headers=$packages/nvidia
-cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
-    -DRVL_CUTE_ARCHIVE="$packages/nvidia_cutlass_dsl/cu13/lib/libcuda_dialect_runtime_static.a" >"$source/build/sglang.log"
-cmake --build "$build" >>"$source/build/sglang.log"
 
 # The packages as a toolkit, for kernels that SGLang compiles when it first uses them.
 export CUDA_HOME=$build/cuda
@@ -36,9 +36,16 @@ for each in bin include nvvm; do
     ln -sfn "$headers/cu13/$each" "$CUDA_HOME/$each"
 done
 ln -sfn "$headers/cu13/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
-ln -sfn "$build/simcuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
-
 export HF_HUB_OFFLINE=1 SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS=0
+if [ "${2-}" = page ]; then
+    ln -sfn "$packages/reveille/lib/reveille-cuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
+    exec python3 "$source/tests/frameworks/adopt.py" "$python" sglang
+fi
+
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
+    -DRVL_CUTE_ARCHIVE="$packages/nvidia_cutlass_dsl/cu13/lib/libcuda_dialect_runtime_static.a" >"$source/build/sglang.log"
+cmake --build "$build" >>"$source/build/sglang.log"
+ln -sfn "$build/simcuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
 export REVEILLE_AS_TORCH_MEMORY_SAVER=1 RVL_LIBRARY_DIR=$build
 run() { # GPUS ARGUMENTS
     local gpus=$1
@@ -49,6 +56,7 @@ run() { # GPUS ARGUMENTS
         saver "$source" "$python" "$source/tests/simcuda/sglang_release.py" "$@"
 }
 run 1 stages --backup -o "$build/eager.json"
+[ "${2-}" != short ] || exit 0
 run 1 stages --graphs default -o "$build/default.json"
 run 1 stages --graphs released -o "$build/graphs.json"
 run 2 stages --gpus 2 --graphs released -o "$build/two.json"
