@@ -176,9 +176,15 @@ static void catch_up(rvli_machine *machine, rvli_client *client)
     }
 }
 
+static bool is_of_stage(const rvli_wire_request *request)
+{
+    return request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE;
+}
+
 /*
- * One process frees memory, says so to another, and that asks how much is free: nobody waits for
- * the answer to a free, so it may still be in a socket. What was said before is heard before.
+ * One process frees memory, says so to another, and that asks how much is free, or ends a stage:
+ * nobody waits for the answer to a free, so it may still be in a socket. What was said before is
+ * heard before.
  */
 static void catch_up_with_others(rvli_machine *machine, const rvli_client *asking)
 {
@@ -215,7 +221,7 @@ static void hear(rvli_machine *machine, rvli_client *client)
     request.text[RVLI_WIRE_TEXT_BYTES - 1] = '\0';
     int file = -1;
     bool sent = false;
-    if (whole && !rvli_client_is_quiet(&request))
+    if (whole && (!rvli_client_is_quiet(&request) || is_of_stage(&request)))
         catch_up_with_others(machine, client);
     switch (whole ? rvli_client_serve(machine, client, &request, &answer, &file)
                   : RVLI_CLIENT_END) {
