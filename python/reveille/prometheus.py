@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""reveille.metrics() for Prometheus, by its official client library: ``reveille[metrics]``.
+"""reveille.metrics() for Prometheus, by its official client library (the extra ``metrics``).
 
 ``collector()`` goes into a registry that a program has already. ``serve()`` is an endpoint of its
 own, and ``write_textfile()`` a file for the textfile collector of node_exporter.
@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
     if error.name != "prometheus_client":
         raise
     raise ModuleNotFoundError(
-        f"{sys.executable} finds no package prometheus_client: install reveille[metrics], or use "
-        "reveille.metrics(), which needs none",
+        f"{sys.executable} finds no package prometheus_client: `pip install prometheus_client`, "
+        "or use reveille.metrics(), which needs none",
         name="prometheus_client",
     ) from error
 

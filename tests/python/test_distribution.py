@@ -75,7 +75,7 @@ def test_no_text_installs_the_other_project(source):
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     found = subprocess.run(
-        ["git", "grep", "-nE", r"pip3? install( -[^ ]+)* ['\"]?reveille(\[[a-z]+\])?(['\"` ,.:;)]|$)"],
+        ["git", "grep", "-nE", r"(^|[^n])install( -[^ ]+)* ['\"]?reveille(\[[a-z]+\])?(['\"` ,.:;)]|$)"],
         cwd=source,
         capture_output=True,
         text=True,

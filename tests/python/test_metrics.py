@@ -601,7 +601,7 @@ def test_prometheus_is_missing(run_python):
         "import reveille; print(reveille.metrics().devices)\nimport reveille.prometheus",
     )
     assert (done.returncode, done.stdout) == (1, "()\n")
-    assert "install reveille[metrics]" in done.stderr
+    assert "`pip install prometheus_client`" in done.stderr
 
 
 # ---- Regions of PyTorch ----
