@@ -83,6 +83,17 @@ def own_alone(program, session):
     program.chmod(0o755)
 
 
+def end_server(server):
+    """And its processes, of which some may outlive it."""
+    try:
+        os.killpg(server.pid, signal.SIGINT)
+        server.wait(END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended by itself
+
+
 def run_server(command, look, framework, where, environment):
     """Starts it, sends it to sleep, and wakes it up. What the page's look at its processes found."""
     with socket.socket() as free:
@@ -101,12 +112,7 @@ def run_server(command, look, framework, where, environment):
         own_alone(where / ".bin/pgrep", server.pid)
         return subprocess.run(["bash", "-c", look], env=environment, capture_output=True, text=True, check=False).stdout.split()
     finally:
-        os.killpg(server.pid, signal.SIGINT)
-        try:
-            server.wait(END_S)
-        finally:
-            if server.poll() is None:
-                os.killpg(server.pid, signal.SIGKILL)
+        end_server(server)
 
 
 def run_both_ways(command, look, framework, where, environment):
