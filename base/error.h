@@ -38,7 +38,7 @@ void rvli_error_message(const char *message);
 /* Adds the file, and where in it: line and column from 1, 0 where there is none. */
 void rvli_error_place(const char *file, uint32_t line, uint32_t column);
 
-/* Adds the key of a config, or the name of an option. */
+/* Adds the key of a config, or the name of a setting of a step. */
 void rvli_error_key(const char *key);
 
 /* The record itself, to read. */

@@ -25,8 +25,6 @@ typedef struct arguments {
 
 static int set_setting(const command_spec *command, const option_spec *option, char *value,
                        void *user);
-static int set_switch(const command_spec *command, const option_spec *option, char *value,
-                      void *user);
 static int add_given(const command_spec *command, const option_spec *option, char *value,
                      void *user);
 static int add_note(const command_spec *command, const option_spec *option, char *value,
@@ -35,18 +33,6 @@ static int set_name(const command_spec *command, const option_spec *option, char
                     void *user);
 
 #define FIELD(name) offsetof(arguments, name)
-
-#define AS_GROUP(title) {.kind = OPTION_GROUP, .help = title},
-#define AS_SETTING(field_, word, values, expect, default_, text)                                   \
-    {.kind = OPTION_CALL,                                                                          \
-     .name = word,                                                                                 \
-     .value = values,                                                                              \
-     .help = text,                                                                                 \
-     .usual = default_,                                                                            \
-     .expected = expect,                                                                           \
-     .set = set_setting},
-#define AS_SWITCH(field_, word, default_, text)                                                    \
-    {.kind = OPTION_CALL, .name = word, .help = text, .usual = default_, .set = set_switch},
 
 const command_spec model_spec = {
     .name = "model",
@@ -72,15 +58,15 @@ const command_spec model_spec = {
              .field = FIELD(output)},
             OPTION_OF_DEVICE(FIELD(options.device), "h200"),
             OPTION_OF_HEADROOM(FIELD(headroom)),
-            MODEL_SETTING_MAP(AS_GROUP, AS_SETTING, AS_SWITCH){
-                .kind = OPTION_CALL,
-                .name = "given",
-                .value = "TERM=SIZE",
-                .help = "a term of known size, such as cuda_graph=2.5GiB; 0 leaves it out",
-                .usual = "formulas",
-                .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
-                .set = add_given,
-                .repeated = true},
+            {.kind = OPTION_SETTINGS, .set = set_setting},
+            {.kind = OPTION_CALL,
+             .name = "given",
+             .value = "TERM=SIZE",
+             .help = "a term of known size, such as cuda_graph=2.5GiB; 0 leaves it out",
+             .usual = "formulas",
+             .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
+             .set = add_given,
+             .repeated = true},
             {.kind = OPTION_CALL,
              .name = "name",
              .value = "NAME",
@@ -123,23 +109,15 @@ const command_spec model_spec = {
 
 /* ---- Arguments ---- */
 
-/* One of the options that every command with a step has. */
+/* A switch has no value. */
 static int set_setting(const command_spec *command, const option_spec *option, char *value,
                        void *user)
 {
     char why[MODEL_WHY_BYTES];
     arguments *parsed = user;
-    return model_set(&parsed->options, option->name, value, why)
+    return model_set(&parsed->options, option->name, value != NULL ? value : "yes", why)
                ? 0
                : options_refuse(command, "%s", why);
-}
-
-static int set_switch(const command_spec *command, const option_spec *option, char *value,
-                      void *user)
-{
-    char yes[] = "yes";
-    (void)value;
-    return set_setting(command, option, yes, user);
 }
 
 static int add_given(const command_spec *command, const option_spec *option, char *value,
@@ -189,8 +167,8 @@ static int check(const arguments *parsed, const option_line *line, int words)
     for (size_t i = 0; (option = options_at(&model_spec, i)) != NULL; i++) {
         if (!line->given[i])
             continue;
-        const char *why = model_setting_idle(&parsed->options, option->name, NULL);
-        if (why != NULL)
+        char why[MODEL_WHY_BYTES];
+        if (model_setting_idle(&parsed->options, option->name, why))
             return options_refuse(&model_spec, "--%s %s", option->name, why);
     }
     return parsed->output == NULL ? 0 : options_check_trace(&model_spec, parsed->output, "rvt zst");

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "command.h"
 #include "document.h"
+#include "model_set.h"
 #include "reveille/version.h"
 
 #define FIRST_OPTION 256
@@ -47,13 +48,21 @@ static const option_spec common[] = {
     {.kind = OPTION_END},
 };
 
+/* An entry may stand for several. */
 const option_spec *options_at(const command_spec *command, size_t i)
 {
-    size_t own = 0;
-    while (command->options[own].kind != OPTION_END)
-        own++;
-    const option_spec *found = i < own ? &command->options[i] : &common[i - own];
-    return found->kind != OPTION_END ? found : NULL;
+    for (const option_spec *own = command->options; own->kind != OPTION_END; own++) {
+        const option_spec *setting;
+        if (own->kind != OPTION_SETTINGS && i-- == 0)
+            return own;
+        for (size_t k = 0; own->kind == OPTION_SETTINGS; k++) {
+            if ((setting = model_option_at(own, k)) == NULL)
+                break;
+            if (i-- == 0)
+                return setting;
+        }
+    }
+    return common[i].kind != OPTION_END ? &common[i] : NULL;
 }
 
 /* ---- Complaints ---- */

@@ -27,7 +27,8 @@ typedef enum option_kind {
     OPTION_WORD,     /* an enum: which of these words it is */
     OPTION_NUMBER,   /* uint32_t, from least to most */
     OPTION_SIZE,     /* uint64_t */
-    OPTION_CALL      /* set() takes the value */
+    OPTION_CALL,     /* set() takes the value */
+    OPTION_SETTINGS  /* all settings of a step: set() takes the value; optional: they are lists */
 } option_kind;
 
 typedef struct option_spec option_spec;

@@ -275,8 +275,8 @@ static bool check_settings_matter(const reading *r, json_t *settings, const chec
     json_t *value;
     json_object_foreach(settings, name, value)
     {
-        const char *why = model_setting_idle(&item->options, name, NULL);
-        if (why != NULL)
+        char why[MODEL_WHY_BYTES];
+        if (model_setting_idle(&item->options, name, why))
             return refuse(r, "setting %s %s", name, why);
     }
     return true;

@@ -34,8 +34,7 @@ static int refuse_replay(rvl_status status, check_refusal *why)
 
 static int refuse_model(const char *path, rvl_status status, check_refusal *why)
 {
-    bool no_room =
-        status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
+    bool no_room = status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "mem-fraction") == 0;
     why->verdict = no_room ? CHECK_NO_ROOM : CHECK_BROKEN;
     int code = model_describe(status, path, why->text, sizeof why->text);
     return code == EXIT_INTERNAL ? no_memory() : 0;

@@ -53,15 +53,22 @@ static void write_fraction(uint32_t ppm, char text[FRACTION_TEXT_BYTES])
 }
 
 /* "0.6:0.9:0.05": from, to (included), step. */
+static bool parse_fraction(const char *text, uint32_t *ppm_out)
+{
+    rvl_model_options options = {.struct_size = sizeof options};
+    bool parsed = rvl_model_options_set(&options, "mem-fraction", text) == RVL_OK;
+    *ppm_out = options.mem_fraction_ppm;
+    return parsed;
+}
+
 static int add_range(plan_axis *axis, const char *range)
 {
     char parts[3][FRACTION_TEXT_BYTES] = {"", "", ""}, text[FRACTION_TEXT_BYTES];
     uint32_t from, to, step;
     int end = 0;
     if (sscanf(range, "%15[0-9.]:%15[0-9.]:%15[0-9.]%n", parts[0], parts[1], parts[2], &end) != 3 ||
-        range[end] != '\0' || !model_parse_fraction(parts[0], &from) ||
-        !model_parse_fraction(parts[1], &to) || !model_parse_fraction(parts[2], &step) ||
-        from > to || (to - from) / step > RANGE_MAX)
+        range[end] != '\0' || !parse_fraction(parts[0], &from) || !parse_fraction(parts[1], &to) ||
+        !parse_fraction(parts[2], &step) || from > to || (to - from) / step > RANGE_MAX)
         return options_refuse(
             &plan_spec, "--mem-fraction %s: expected FROM:TO:STEP, such as 0.6:0.9:0.05", range);
     for (uint32_t ppm = from; ppm <= to; ppm += step) {
@@ -128,24 +135,6 @@ static int add_given(const command_spec *command, const option_spec *option, cha
 
 #define FIELD(name) offsetof(plan_arguments, name)
 
-#define AS_GROUP(title) {.kind = OPTION_GROUP, .help = title " (lists of settings of a step)"},
-#define AS_LIST(field_, word, values, expect, default_, text)                                      \
-    {.kind = OPTION_CALL,                                                                          \
-     .name = word,                                                                                 \
-     .value = values ",...",                                                                       \
-     .help = text,                                                                                 \
-     .usual = default_,                                                                            \
-     .expected = expect,                                                                           \
-     .set = add_setting},
-#define AS_SWITCH(field_, word, default_, text)                                                    \
-    {.kind = OPTION_CALL,                                                                          \
-     .name = word,                                                                                 \
-     .value = "yes|no,...",                                                                        \
-     .optional = true,                                                                             \
-     .help = text "; without a value: yes",                                                        \
-     .usual = default_,                                                                            \
-     .set = add_setting},
-
 const command_spec plan_spec = {
     .name = "plan",
     .summary = "find what fits: a tag's largest size, the cheapest settings",
@@ -194,15 +183,15 @@ const command_spec plan_spec = {
              .usual = "h200, or the trace's own",
              .expected = "profiles that `reveille devices` lists, or sizes such as 80GiB",
              .set = add_setting},
-            MODEL_SETTING_MAP(AS_GROUP, AS_LIST,
-                              AS_SWITCH){.kind = OPTION_CALL,
-                                         .name = "given",
-                                         .value = "TERM=SIZE",
-                                         .help = "a term of known size",
-                                         .usual = "formulas",
-                                         .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
-                                         .set = add_given,
-                                         .repeated = true},
+            {.kind = OPTION_SETTINGS, .optional = true, .set = add_setting},
+            {.kind = OPTION_CALL,
+             .name = "given",
+             .value = "TERM=SIZE",
+             .help = "a term of known size",
+             .usual = "formulas",
+             .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
+             .set = add_given,
+             .repeated = true},
             {.kind = OPTION_GROUP,
              .help = "Traces and PyTorch snapshots (which have the tag segments)"},
             OPTION_OF_CONDUCTOR(FIELD(conductor)),
@@ -298,15 +287,15 @@ static int check_for_traces(const plan_arguments *arguments)
                : options_refuse(&plan_spec, "--given: only with --model: leave it out");
 }
 
-/* Why a setting changes nothing in any case; NULL: in one it may. */
-static const char *idle_in_all(const plan_arguments *arguments, const char *name)
+/* Whether a setting changes nothing in any case. why has the reason and the remedy. */
+static bool is_idle_in_all(const plan_arguments *arguments, const char *name,
+                           char why[MODEL_WHY_BYTES])
 {
-    char *no_train[] = {"none"}, *no_strategy[] = {"v3"}, why[MODEL_WHY_BYTES];
+    char *no_train[] = {"none"}, *no_strategy[] = {"v3"};
     plan_axis trains = {.values = no_train, .count = 1};
     plan_axis strategies = {.values = no_strategy, .count = 1};
     const plan_axis *train = plan_find_axis(arguments, "train");
     const plan_axis *strategy = plan_find_axis(arguments, "strategy");
-    const char *reason = NULL;
     train = train != NULL ? train : &trains;
     strategy = strategy != NULL ? strategy : &strategies;
     for (size_t i = 0; i < train->count * strategy->count; i++) {
@@ -316,11 +305,10 @@ static const char *idle_in_all(const plan_arguments *arguments, const char *name
                                      .given_size = sizeof *arguments->given};
         model_set(&options, "train", train->values[i % train->count], why);
         model_set(&options, "strategy", strategy->values[i / train->count], why);
-        reason = model_setting_idle(&options, name, arguments->tag);
-        if (reason == NULL)
-            return NULL;
+        if (!model_setting_idle(&options, name, why))
+            return false;
     }
-    return reason;
+    return true;
 }
 
 static int check_for_models(const plan_arguments *arguments, const option_line *line)
@@ -332,9 +320,13 @@ static int check_for_models(const plan_arguments *arguments, const option_line *
             return options_refuse(&plan_spec, "--%s: only for a trace: leave it out", of_traces[i]);
     }
     for (size_t i = 0; i < arguments->axis_count; i++) {
-        const char *why = idle_in_all(arguments, arguments->axes[i].name);
-        if (why != NULL)
-            return options_refuse(&plan_spec, "--%s %s", arguments->axes[i].name, why);
+        const char *name = arguments->axes[i].name;
+        char why[MODEL_WHY_BYTES];
+        if (is_idle_in_all(arguments, name, why))
+            return options_refuse(&plan_spec, "--%s %s", name, why);
+        if (strcmp(name, "mem-fraction") == 0 && model_is_cache(arguments->tag))
+            return options_refuse(&plan_spec, "--mem-fraction is what --max kv_cache looks for: "
+                                              "leave one of them out");
     }
     return 0;
 }

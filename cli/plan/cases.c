@@ -99,8 +99,7 @@ typedef struct plan_case {
 static void fail(plan_case *c, plan_state state, const char *key, const char *message)
 {
     c->outcome->state = state;
-    snprintf(c->outcome->why, sizeof c->outcome->why, "%.64s%s%.318s", key,
-             key[0] != '\0' ? ": " : "", message);
+    model_as_options(key, message, c->outcome->why, sizeof c->outcome->why);
 }
 
 /* Of traces the place is told, too. */
@@ -188,8 +187,7 @@ static bool make_step(plan_case *c, bool *no_room_out)
         if (rvl_model_step_doubt(c->step, (rvl_model_term)term) == RVL_MODEL_DOUBT_ASSUMED)
             c->outcome->assumed_bytes += rvl_model_step_bytes(c->step, (rvl_model_term)term);
     }
-    *no_room_out =
-        status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
+    *no_room_out = status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "mem-fraction") == 0;
     if (status == RVL_OK)
         status = plan_events_of_step(c->step, &c->events);
     if (status != RVL_OK)
@@ -466,8 +464,7 @@ static void find_fraction(plan_case *c, rvl_replay **replay_out)
 
 static bool sized_by_fraction(const plan_case *c)
 {
-    if (c->model == NULL ||
-        (strcmp(c->tag, "kv_cache") != 0 && strcmp(c->tag, "engine/kv_cache") != 0))
+    if (c->model == NULL || !model_is_cache(c->tag))
         return false;
     for (size_t i = 0; i < c->options.given_count; i++) {
         if (c->options.given[i].term == RVL_MODEL_KV_CACHE)

@@ -262,9 +262,49 @@ typedef struct rvl_model_options {
     uint64_t update_bucket_bytes;
 } rvl_model_options;
 
+/* ---- Settings by name ---- */
+
+/* A setting of a step. Static strings. */
+typedef struct rvl_model_setting {
+    size_t struct_size;   /* set by the caller */
+    const char *name;     /* "micro-batch" */
+    const char *group;    /* heading of a help */
+    const char *values;   /* what it takes: "N", "bf16|fp8"; NULL: it is a switch, yes or no */
+    const char *expected; /* the same as a phrase */
+    const char *usual;    /* what it is if you do not set it */
+    const char *help;     /* what it does; other settings are in quotes: 'train' */
+} rvl_model_setting;
+
+/*
+ * The setting of that index, from 0, in the order of a help. Returns RVL_OK, RVL_ERR_NOT_FOUND
+ * (there are fewer: that leaves the error record) or RVL_ERR_INVALID (NULL). Thread-safe. Since
+ * 0.1.
+ */
+RVL_API rvl_status rvl_model_setting_get(size_t index, rvl_model_setting *setting_out);
+
+/*
+ * Sets the option that is called name to a value in words, such as "fsdp:8" for "train". A device
+ * is not copied. Returns RVL_OK; RVL_ERR_NOT_FOUND (no such setting); RVL_ERR_INVALID (the message
+ * says what is expected; NULL); RVL_ERR_VERSION (struct_size is of a program that does not have the
+ * option). The options are as before then. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_options_set(rvl_model_options *options, const char *name,
+                                         const char *value);
+
+/*
+ * Whether a setting can change anything beside the others. rvl_model_step_make() refuses some that
+ * cannot, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (it changes nothing: the message
+ * says why, and the remedy; NULL); RVL_ERR_NOT_FOUND (no such setting); RVL_ERR_VERSION.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_options_check(const rvl_model_options *options, const char *name);
+
+/* ---- A step ---- */
+
 /*
  * Works out a step for one GPU and makes its trace in memory. Where it fails,
- * the key of rvl_last_error() is that of the config, or the option as the command has it ("--tp").
+ * the key of rvl_last_error() is that of the config, or the name of a setting ("micro-batch"). The
+ * message has other settings in quotes ('train').
  * Returns RVL_OK; RVL_ERR_INVALID (an option; sizes that do not divide; no room for a KV cache);
  * RVL_ERR_HOST_OOM. The caller frees *step_out with rvl_model_step_close(). Many threads may make
  * steps of one model. Since 0.1.

@@ -72,7 +72,7 @@ typedef struct rvl_error {
     char tag[48];             /* the tag it worked on, "" if none */
     char native_name[40];     /* the backend's own name of native_code, "" if none */
     char message[256];        /* a sentence: cause, then remedy where there is one */
-    char key[64];             /* of a model's config, or an option ("--tp"); "" if none */
+    char key[64];             /* of a model's config, or a setting of a step; "" if none */
     char file[1024];          /* the file it is about; of a longer name the end; "" if none */
     uint32_t column;          /* of line, from 1, in bytes; 0 if not known */
     uint32_t reserved;        /* 0 */

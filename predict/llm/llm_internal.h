@@ -418,7 +418,18 @@ rvli_communicators rvli_nccl_of_engine(const rvl_model_options *options);
 rvli_communicators rvli_nccl_of_trainer(const rvl_model *model, const rvl_model_options *options);
 uint64_t rvli_plan_nccl_bytes(rvli_communicators count);
 
-/* What megatron-core refuses, and settings of Megatron without it. */
+/* ---- settings.c ---- */
+
+/* Puts what a setting stands for if nobody sets it, where the model and the device do not say. */
+void rvli_model_settings_fill(rvl_model_options *options);
+
+/* The flags that are settings. */
+uint64_t rvli_model_settings_flags(void);
+
+/* Whether each is in its range, and has what it needs of the others. They are filled in. */
+rvl_status rvli_model_settings_check(const rvl_model_options *options);
+
+/* What megatron-core refuses. */
 rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *options);
 
 /* bitsandbytes: states of smaller tensors stay in fp32; a scale for each block. */

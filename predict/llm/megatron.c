@@ -7,9 +7,6 @@
 
 #include "predict/llm/llm_internal.h"
 
-#define RANKS_MAX 4096
-#define PPM 1000000
-
 static rvl_status refuse(const char *key, const char *why)
 {
     return rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
@@ -43,74 +40,45 @@ static bool is_known(const rvl_model *model)
     return false;
 }
 
-static rvl_status check_without(const rvl_model_options *o)
-{
-    if (o->flags & RVL_MODEL_SEQUENCE_PARALLEL)
-        return refuse("--sequence-parallel", "is Megatron's: say --train megatron:N");
-    if (o->flags & RVL_MODEL_SELECTIVE)
-        return refuse("--recompute-attention", "is Megatron's: say --train megatron:N");
-    if (o->flags & RVL_MODEL_BF16_GRADIENTS)
-        return refuse("--bf16-gradients", "is Megatron's: say --train megatron:N");
-    if (o->flags & RVL_MODEL_LOCAL_LAYERS)
-        return refuse("--transformer-impl", "is Megatron's: say --train megatron:N");
-    if (o->flags & (RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM))
-        return refuse("--moe-grouped-gemm", "is Megatron's: say --train megatron:N");
-    if (o->optimizer_offload_ppm > 0)
-        return refuse("--optimizer-offload", "is Megatron's: say --train megatron:N");
-    if (o->train_tp > 1 || o->train_pp > 1 || o->train_ep > 1 || o->train_stage > 0 ||
-        o->train_vpp > 1)
-        return refuse("--train-tp", "sizes of Megatron: say --train megatron:N");
-    if (o->train_cp > 1 && o->train != RVL_MODEL_TRAIN_FSDP)
-        return refuse("--train-cp", "of Megatron and FSDP: say --train megatron:N or fsdp:N");
-    return RVL_OK;
-}
-
 static rvl_status check_settings(const rvl_model *m, const rvl_model_options *o)
 {
     if (!is_known(m))
-        return refuse("--train",
-                      "a Megatron step is worked out for llama, mistral, mixtral, qwen2, "
-                      "qwen3 and qwen3_moe: say fsdp:N or ddp");
+        return refuse("train", "a Megatron step is worked out for llama, mistral, mixtral, qwen2, "
+                               "qwen3 and qwen3_moe: say fsdp:N or ddp");
     if (o->optimizer != RVL_MODEL_ADAMW)
-        return refuse("--optimizer", "Megatron's distributed optimizer is worked out for adamw, "
-                                     "with states and main weights in fp32: leave it out");
-    if (o->optimizer_offload_ppm > PPM)
-        return refuse("--optimizer-offload", "more than the whole: expected at most 1");
-    if (o->train_tp > RANKS_MAX || o->train_pp > RANKS_MAX || o->train_cp > RANKS_MAX ||
-        o->train_ep > RANKS_MAX)
-        return refuse("--train-tp", "at most 4096 ranks a kind of parallelism");
+        return refuse("optimizer", "Megatron's distributed optimizer is worked out for adamw, "
+                                   "with states and main weights in fp32: leave it out");
     if (o->train_vpp > 1 && o->train_pp == 1)
-        return refuse("--train-vpp",
-                      "interleaves parts of pipeline stages, and there is one stage: "
-                      "say --train-pp, or leave it out");
+        return refuse("train-vpp", "interleaves parts of pipeline stages, and there is one stage: "
+                                   "say 'train-pp', or leave it out");
     if (o->train_stage >= o->train_pp)
-        return refuse("--train-stage",
+        return refuse("train-stage",
                       "there is no such stage: the first is 0, the last train-pp - 1");
     if ((o->flags & RVL_MODEL_SEQUENCE_PARALLEL) && o->train_tp == 1)
-        return refuse("--sequence-parallel",
-                      "splits the sequence over --train-tp, which is 1: leave it out");
+        return refuse("sequence-parallel",
+                      "splits the sequence over 'train-tp', which is 1: leave it out");
     if ((o->flags & RVL_MODEL_SELECTIVE) && (o->flags & RVL_MODEL_RECOMPUTE))
-        return refuse("--recompute-attention", "is part of --recompute: leave one of them out");
+        return refuse("recompute-attention", "is part of 'recompute': leave one of them out");
     return RVL_OK;
 }
 
 static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
 {
     if (m->experts == 0 && o->train_ep > 1)
-        return refuse("--train-ep", "this model has no experts: leave it out");
+        return refuse("train-ep", "this model has no experts: leave it out");
     if (m->experts == 0 && (o->flags & RVL_MODEL_GROUPED_GEMM))
-        return refuse("--moe-grouped-gemm", "this model has no experts: leave it out");
+        return refuse("moe-grouped-gemm", "this model has no experts: leave it out");
     if ((o->flags & RVL_MODEL_LEGACY_GROUPED_GEMM) && (o->flags & RVL_MODEL_GROUPED_GEMM) == 0)
-        return refuse("--moe-use-legacy-grouped-gemm",
-                      "is a way of --moe-grouped-gemm: say that too, or leave it out");
+        return refuse("moe-use-legacy-grouped-gemm",
+                      "is a way of 'moe-grouped-gemm': say that too, or leave it out");
     if (m->experts == 0)
         return RVL_OK;
     if (o->train_tp > 1 && (o->flags & RVL_MODEL_SEQUENCE_PARALLEL) == 0)
-        return refuse("--sequence-parallel",
-                      "Megatron trains experts with --train-tp above 1 only with it: say it");
-    TRY(check_division(m->experts, o->train_ep, "--train-ep", "the number of experts",
+        return refuse("sequence-parallel",
+                      "Megatron trains experts with 'train-tp' above 1 only with it: say it");
+    TRY(check_division(m->experts, o->train_ep, "train-ep", "the number of experts",
                        "choose another"));
-    return check_division(o->train_ranks / o->train_pp, o->train_ep, "--train-ep",
+    return check_division(o->train_ranks / o->train_pp, o->train_ep, "train-ep",
                           "the ranks of a pipeline stage", "choose another");
 }
 
@@ -118,30 +86,30 @@ static rvl_status check_sizes(const rvl_model *m, const rvl_model_options *o)
 {
     static const char another[] = "choose another";
     uint64_t split = (uint64_t)o->train_tp * o->train_pp * o->train_cp;
-    TRY(check_division(o->train_ranks, split, "--train",
+    TRY(check_division(o->train_ranks, split, "train",
                        "the ranks of Megatron (it is train-tp x train-pp x train-cp)",
-                       "say --train megatron:N with a multiple of it"));
-    TRY(check_division(m->heads, o->train_tp, "--train-tp", "num_attention_heads", another));
-    TRY(check_division(m->kv_heads, o->train_tp, "--train-tp", "num_key_value_heads", another));
+                       "say 'train' megatron:N with a multiple of it"));
+    TRY(check_division(m->heads, o->train_tp, "train-tp", "num_attention_heads", another));
+    TRY(check_division(m->kv_heads, o->train_tp, "train-tp", "num_key_value_heads", another));
     if (rvli_has_layers(m, RVLI_LAYER_DENSE))
-        TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->train_tp, "--train-tp",
+        TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->train_tp, "train-tp",
                            "intermediate_size", another));
-    TRY(check_division(m->layers, o->train_pp, "--train-pp", "num_hidden_layers", another));
+    TRY(check_division(m->layers, o->train_pp, "train-pp", "num_hidden_layers", another));
     if (o->train_vpp > 1) {
-        TRY(check_division(m->layers / o->train_pp, o->train_vpp, "--train-vpp",
+        TRY(check_division(m->layers / o->train_pp, o->train_vpp, "train-vpp",
                            "the layers of a stage", another));
         TRY(check_division(
-            o->accumulate, o->train_pp, "--accumulate",
+            o->accumulate, o->train_pp, "accumulate",
             "the micro-batches of a step (train-pp of them go through a part in turn)",
             "choose a multiple of train-pp"));
     }
     if (o->train_cp > 1)
-        TRY(check_division(o->seq_len, 2 * (uint64_t)o->train_cp, "--seq-len",
+        TRY(check_division(o->seq_len, 2 * (uint64_t)o->train_cp, "seq-len",
                            "the sequence (twice train-cp parts balance a causal mask)",
                            "choose another"));
     if (o->flags & RVL_MODEL_SEQUENCE_PARALLEL)
-        TRY(check_division(o->seq_len / o->train_cp, o->train_tp, "--seq-len",
-                           "the sequence of a rank, which --sequence-parallel splits",
+        TRY(check_division(o->seq_len / o->train_cp, o->train_tp, "seq-len",
+                           "the sequence of a rank, which 'sequence-parallel' splits",
                            "choose another"));
     return check_experts(m, o);
 }
@@ -149,7 +117,7 @@ static rvl_status check_sizes(const rvl_model *m, const rvl_model_options *o)
 rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *o)
 {
     if (o->train != RVL_MODEL_TRAIN_MEGATRON)
-        return check_without(o);
+        return RVL_OK;
     TRY(check_settings(model, o));
     return check_sizes(model, o);
 }

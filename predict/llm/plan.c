@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Options: defaults filled in, and everything that a step could stumble over refused beforehand.
+ * What a setting needs of others, whatever the model, is in the table of settings.c.
  */
 #include <string.h>
 
 #include "base/options.h"
 #include "predict/llm/llm_internal.h"
 
-#define DEFAULT_MEM_FRACTION_PPM 900000
-#define DEFAULT_SEQ_LEN 4096
-#define DEFAULT_UPDATE_BUCKET_BYTES (UINT64_C(512) << 20) /* of slime and of verl */
 #define VOCABULARY_PADDING 64
-#define RANKS_MAX 4096
 #define TOKENS_MAX (1u << 24)
-#define PPM 1000000
-#define ACCUMULATE_MAX 4096
-#define CHUNKS_MAX 4096
 #define DELTA_CHUNKS_MAX (1u << 20)
 #define CONTEXT_PARTS_MAX 65536 /* each is run, too */
 #define DEFAULT_CHUNKS 8
-#define LORA_RANK_MAX 65536
-#define LORA_FLAGS (RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT)
 
 static rvl_status refuse(const char *key, const char *why)
 {
@@ -29,23 +21,13 @@ static rvl_status refuse(const char *key, const char *why)
 
 static void fill_defaults(const rvl_model *model, rvl_model_options *o)
 {
-    uint32_t *ones[] = {&o->tp,          &o->pp,         &o->ep,       &o->train_ranks,
-                        &o->micro_batch, &o->accumulate, &o->train_tp, &o->train_pp,
-                        &o->train_cp,    &o->train_ep,   &o->train_vpp};
-    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
-        if (*ones[i] == 0)
-            *ones[i] = 1;
-    }
+    rvli_model_settings_fill(o);
     if (o->device == NULL)
         o->device = "h200";
-    if (o->mem_fraction_ppm == 0)
-        o->mem_fraction_ppm = DEFAULT_MEM_FRACTION_PPM;
-    if (o->update_bucket_bytes == 0)
-        o->update_bucket_bytes = DEFAULT_UPDATE_BUCKET_BYTES;
-    if (o->use == RVL_MODEL_USE_FINE_TUNE && o->train == RVL_MODEL_TRAIN_NONE)
-        o->train = RVL_MODEL_TRAIN_PLAIN;
-    if (o->seq_len == 0)
-        o->seq_len = DEFAULT_SEQ_LEN;
+    if (o->train_ranks == 0)
+        o->train_ranks = 1;
+    if (o->loss == RVL_MODEL_LOSS_CHUNKED && o->loss_chunks == 0)
+        o->loss_chunks = DEFAULT_CHUNKS;
     if (o->name == NULL)
         o->name = model->type;
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
@@ -54,118 +36,54 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->kv_dtype = model->kv_dtype;
 }
 
-/* What one half of a step alone has no use for. */
-static rvl_status check_use(const rvl_model_options *o)
+static rvl_status check_values(const rvl_model_options *o)
 {
-    if (o->use == RVL_MODEL_USE_RL)
-        return RVL_OK;
-    if (o->use == RVL_MODEL_USE_SERVE && o->train != RVL_MODEL_TRAIN_NONE)
-        return refuse("--serve", "an engine alone has no trainer: leave out --train, or --serve");
-    if (o->strategy != RVL_MODEL_V3 || o->wake != RVL_WAKE_STAGED)
-        return refuse("--strategy",
-                      "engine and trainer share nothing where one is alone: leave it out");
-    return RVL_OK;
-}
-
-static rvl_status check_ranges(const rvl_model_options *o)
-{
-    if ((unsigned)o->train > RVL_MODEL_TRAIN_PLAIN || (unsigned)o->strategy > RVL_MODEL_V2 ||
-        (unsigned)o->use > RVL_MODEL_USE_FINE_TUNE || (unsigned)o->wake > RVL_WAKE_TOGETHER ||
-        (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
-        (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT ||
-        (unsigned)o->attention > RVL_MODEL_ATTENTION_MATH ||
-        (unsigned)o->loss > RVL_MODEL_LOSS_FUSED ||
-        (unsigned)o->lora_targets > RVL_MODEL_LORA_ALL_LINEAR ||
-        (unsigned)o->base_dtype > RVL_MODEL_BASE_NF4_SINGLE)
-        return refuse("", "an option has a value that its type does not have");
-    if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
-        return refuse("--kv-dtype", "a KV cache is bf16 or fp8");
-    if (o->mem_fraction_ppm > PPM)
-        return refuse("--mem-fraction", "more than the whole: expected at most 1");
-    if (o->tp > RANKS_MAX || o->pp > RANKS_MAX || o->train_ranks > RANKS_MAX)
-        return refuse("--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp, megatron)");
     if (o->micro_batch > TOKENS_MAX / o->seq_len)
-        return refuse("--seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
-                                   "or --micro-batch");
-    if (o->accumulate > ACCUMULATE_MAX)
-        return refuse("--accumulate", "at most 4096 micro-batches before a step of the optimizer");
-    if (rvli_is_mixed(o->flags) && o->train != RVL_MODEL_TRAIN_FSDP)
-        return refuse("--mixed-precision",
-                      "is a policy of FSDP: say --train fsdp:N, or leave it out");
+        return refuse("seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
+                                 "or 'micro-batch'");
     if (rvli_is_mixed(o->flags) && o->optimizer != RVL_MODEL_ADAMW &&
         o->optimizer != RVL_MODEL_SGD_MOMENTUM)
-        return refuse("--mixed-precision", "its states are in fp32, as its shards: say --optimizer "
-                                           "adamw or sgd-momentum");
-    if ((o->flags & RVL_MODEL_REDUCE_FP32) && o->train != RVL_MODEL_TRAIN_FSDP)
-        return refuse("--reduce-fp32", "is a policy of FSDP: say --train fsdp:N, or leave it out");
-    if ((o->flags & RVL_MODEL_REDUCE_FP32) && rvli_is_mixed(o->flags))
-        return refuse(
-            "--reduce-fp32",
-            "changes nothing with --mixed-precision, which reduces in fp32: leave it out");
-    if ((o->flags & RVL_MODEL_BUCKET_FREED) && o->train != RVL_MODEL_TRAIN_DDP)
-        return refuse("--bucket-freed", "is of DDP's buckets: say --train ddp, or leave it out");
+        return refuse("mixed-precision", "its states are in fp32, as its shards: say 'optimizer' "
+                                         "adamw or sgd-momentum");
     if (o->loss_chunks != 0 && o->loss != RVL_MODEL_LOSS_CHUNKED)
-        return refuse("--loss", "a number of chunks goes with chunked: say --loss chunked:N");
-    if (o->loss_chunks > CHUNKS_MAX)
-        return refuse("--loss", "at most 4096 chunks");
+        return refuse("loss", "a number of chunks goes with chunked: say 'loss' chunked:N");
     if (o->pp_rank >= o->pp)
-        return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
+        return refuse("pp-rank", "there is no such stage: the first is 0, the last pp - 1");
     if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
         return refuse(
-            "--strategy",
-            "v1 ends the engine for a trainer: name one with --train, or another strategy");
+            "strategy",
+            "v1 ends the engine for a trainer: name one with 'train', or another strategy");
     if (o->use == RVL_MODEL_USE_FINE_TUNE) /* there is no engine */
         return RVL_OK;
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
         return refuse("quantization_config",
                       "weights of a method or setting that is not known (docs/model.md lists "
-                      "those that are): say what the engine's weights are with --weights-dtype");
+                      "those that are): say what the engine's weights are with 'weights-dtype'");
     if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
         return refuse("quantization_config",
                       "a kv_cache_scheme that is not known (8 bits of type float is): say what the "
-                      "cache is with --kv-dtype");
+                      "cache is with 'kv-dtype'");
     return RVL_OK;
 }
 
 /* What of the trainer is on the host. */
 static rvl_status check_host(const rvl_model_options *o)
 {
-    bool plain = o->loss == RVL_MODEL_LOSS_PLAIN;
-    bool by_terms = o->train != RVL_MODEL_TRAIN_NONE && o->train != RVL_MODEL_TRAIN_MEGATRON;
-    if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->train != RVL_MODEL_TRAIN_FSDP)
-        return refuse("--cpu-offload", "is a policy of FSDP: say --train fsdp:N, or leave it out");
     if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->optimizer == RVL_MODEL_ADAMW_8BIT)
-        return refuse("--cpu-offload",
-                      "the optimizer then runs on the host, which adamw-8bit is not "
-                      "predicted for: say another --optimizer");
-    if ((o->flags & RVL_MODEL_OFFLOAD) == 0)
-        return RVL_OK;
-    if (!by_terms)
-        return refuse("--offload-activations",
-                      "is predicted for --train fsdp:N, ddp and plain: leave it out");
-    if ((o->flags & RVL_MODEL_RECOMPUTE) == 0)
-        return refuse("--offload-activations",
-                      "is predicted for layers that are computed again: say "
-                      "--recompute too, or leave it out");
-    if (!plain)
-        return refuse("--offload-activations",
-                      "is predicted with all logits at once: say --loss plain, or leave it out");
+        return refuse("cpu-offload", "the optimizer then runs on the host, which adamw-8bit is not "
+                                     "predicted for: say another 'optimizer'");
+    if ((o->flags & RVL_MODEL_OFFLOAD) && o->loss != RVL_MODEL_LOSS_PLAIN)
+        return refuse("offload-activations",
+                      "is predicted with all logits at once: say 'loss' plain, or leave it out");
     return RVL_OK;
 }
 
 static rvl_status check_base(const rvl_model_options *o)
 {
-    if (o->base_dtype == RVL_MODEL_BASE_BF16)
+    if (o->base_dtype == RVL_MODEL_BASE_BF16 || (o->flags & RVL_MODEL_CPU_OFFLOAD) == 0)
         return RVL_OK;
-    if (o->lora_rank == 0)
-        return refuse(
-            "--base-dtype",
-            "weights of 4 bits are not trained, adapters beside them are: say --lora RANK "
-            "too, or leave it out");
-    if (o->flags & RVL_MODEL_CPU_OFFLOAD)
-        return refuse("--cpu-offload", "is not predicted for weights of 4 bits: leave it out, or "
-                                       "--base-dtype");
-    return RVL_OK;
+    return refuse("cpu-offload", "is not predicted for weights of 4 bits: leave it out, or "
+                                 "'base-dtype'");
 }
 
 /* Whether layers are as Llama's, with biases or norms of q and k at most. */
@@ -182,15 +100,15 @@ static bool has_plain_layers(const rvl_model *m)
 /* PyTorch's context_parallel() beside FSDP2: each rank has a part of every sequence. */
 static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
 {
-    static const char key[] = "--train-cp";
+    static const char key[] = "train-cp";
     const uint64_t parts = 2 * (uint64_t)o->train_cp;
     if (o->train != RVL_MODEL_TRAIN_FSDP || o->train_cp <= 1)
         return RVL_OK;
     if (o->train_ranks % o->train_cp != 0)
-        return refuse(key, "does not divide the ranks of --train fsdp:N: choose another");
+        return refuse(key, "does not divide the ranks of 'train' fsdp:N: choose another");
     if (o->seq_len % parts != 0)
-        return refuse("--seq-len", "a causal mask is balanced by twice --train-cp parts of each "
-                                   "sequence: choose a multiple of it");
+        return refuse("seq-len", "a causal mask is balanced by twice 'train-cp' parts of each "
+                                 "sequence: choose a multiple of it");
     if ((uint64_t)o->train_cp * m->layers > CONTEXT_PARTS_MAX)
         return refuse(key, "is predicted for at most 65536 parts of all layers together: choose "
                            "fewer");
@@ -199,33 +117,33 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
         return refuse(key, "is predicted beside FSDP for dense models with layers as Llama's, "
                            "Mistral's and Qwen's: leave it out");
     if (o->attention == RVL_MODEL_ATTENTION_MATH || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
-        return refuse("--attention", "parts of sequences are attended to by cudnn or flash beside "
-                                     "--train-cp: choose one of them");
+        return refuse("attention", "parts of sequences are attended to by cudnn or flash beside "
+                                   "'train-cp': choose one of them");
     if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN ||
         (o->flags & (RVL_MODEL_OFFLOAD | RVL_MODEL_CPU_OFFLOAD)))
-        return refuse(key, "is not predicted beside FSDP with --lora, --loss, --cpu-offload and "
-                           "--offload-activations: leave it out, or them");
+        return refuse(key, "is not predicted beside FSDP with 'lora', 'loss', 'cpu-offload' and "
+                           "'offload-activations': leave it out, or them");
     return RVL_OK;
 }
 
 /* What is in fp32 beside weights of four bits. */
 static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
 {
-    static const char key[] = "--prepare-kbit";
+    static const char key[] = "prepare-kbit";
     if ((o->flags & RVL_MODEL_PREPARE_KBIT) == 0)
         return RVL_OK;
     if (o->base_dtype == RVL_MODEL_BASE_BF16)
-        return refuse(key, "is predicted beside weights of 4 bits: say --base-dtype nf4 too");
+        return refuse(key, "is predicted beside weights of 4 bits: say 'base-dtype' nf4 too");
     if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
         return refuse(key, "leaves layers that compute in fp32, which is predicted in autocast "
-                           "alone: say --autocast too");
+                           "alone: say 'autocast' too");
     if (!has_plain_layers(m))
         return refuse(key, "is predicted for layers as Llama's, Mistral's and Qwen's, not for "
                            "this family's: leave it out");
     if (o->loss != RVL_MODEL_LOSS_PLAIN || o->attention == RVL_MODEL_ATTENTION_MATH ||
         (o->flags & RVL_MODEL_OFFLOAD))
-        return refuse(key, "is not predicted with --loss, --attention math and "
-                           "--offload-activations: leave them out");
+        return refuse(key, "is not predicted with 'loss', 'attention' math and "
+                           "'offload-activations': leave them out");
     return RVL_OK;
 }
 
@@ -233,55 +151,43 @@ static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
 static rvl_status check_adapters(const rvl_model_options *o)
 {
     bool bf16 = (o->flags & RVL_MODEL_BF16_ADAPTERS) != 0;
-    bool master = (unsigned)o->optimizer < RVL_MODEL_OPTIMIZER_COUNT &&
-                  rvli_optimizer_kinds[o->optimizer].master;
+    bool master = rvli_optimizer_kinds[o->optimizer].master;
     if (bf16 && master)
-        return refuse("--adapter-dtype",
-                      "adapters in bf16 have no weights in fp32 beside them: "
-                      "say --optimizer adamw-bf16, one of bitsandbytes' "
-                      "(adamw-8bit, paged-adamw-8bit, paged-adamw-32bit) or sgd");
+        return refuse("adapter-dtype", "adapters in bf16 have no weights in fp32 beside them: "
+                                       "say 'optimizer' adamw-bf16, one of bitsandbytes' "
+                                       "(adamw-8bit, paged-adamw-8bit, paged-adamw-32bit) or sgd");
     if (!bf16 && o->optimizer == RVL_MODEL_ADAMW_BF16)
-        return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
-                                "another one, or --adapter-dtype bf16");
+        return refuse("lora", "adapters are in fp32, and so are their states: say 'optimizer' "
+                              "another one, or 'adapter-dtype' bf16");
     if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
         return RVL_OK;
     if (o->base_dtype == RVL_MODEL_BASE_BF16)
-        return refuse("--autocast", "is predicted beside weights of 4 bits: say --base-dtype nf4 "
-                                    "too, or leave it out");
+        return refuse("autocast", "is predicted beside weights of 4 bits: say 'base-dtype' nf4 "
+                                  "too, or leave it out");
     if (bf16 && (o->flags & RVL_MODEL_PREPARE_KBIT) == 0)
-        return refuse("--autocast", "changes nothing where adapters and all else are in bf16: "
-                                    "leave it out");
+        return refuse("autocast", "changes nothing where adapters and all else are in bf16: "
+                                  "leave it out");
     return RVL_OK;
 }
 
 static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
 {
-    if (o->lora_rank == 0 && (o->flags & LORA_FLAGS))
-        return refuse("--lora", "adapter-dtype, autocast and prepare-kbit go with adapters: say "
-                                "--lora RANK too, or leave them out");
     if (o->lora_rank == 0)
-        return o->lora_targets == RVL_MODEL_LORA_PEFT
-                   ? RVL_OK
-                   : refuse("--lora-targets",
-                            "changes nothing without --lora: say --lora RANK too");
-    if (o->lora_rank > LORA_RANK_MAX)
-        return refuse("--lora", "at most a rank of 65536");
-    if (o->train == RVL_MODEL_TRAIN_NONE)
-        return refuse("--lora", "changes nothing with --train none: say how it trains");
+        return RVL_OK;
     if (m->features & RVLI_XIELU)
-        return refuse("--lora", "adapters are not predicted beside xIELU, which then trains "
-                                "nothing: leave it out");
+        return refuse("lora", "adapters are not predicted beside xIELU, which then trains "
+                              "nothing: leave it out");
     if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_STATE))
-        return refuse("--lora",
+        return refuse("lora",
                       "adapters are predicted for dense models with q, k and v alone, not beside "
                       "experts, latent attention, Mamba, a gated delta net or a short convolution: "
                       "leave it out");
     if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
-        return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
-                                        "say --lora-targets all-linear");
+        return refuse("lora-targets", "PEFT has no default for this family, and refuses it, too: "
+                                      "say 'lora-targets' all-linear");
     if (rvli_is_mixed(o->flags) || (o->flags & RVL_MODEL_REDUCE_FP32))
-        return refuse("--lora", "adapters are reduced in their own type: leave out "
-                                "--mixed-precision and --reduce-fp32");
+        return refuse("lora", "adapters are reduced in their own type: leave out "
+                              "'mixed-precision' and 'reduce-fp32'");
     return check_adapters(o);
 }
 
@@ -292,20 +198,19 @@ static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
     for (uint32_t layer = 0; layer < m->layers; layer++)
         layers += rvli_layer_is(m, layer, RVLI_LAYER_DELTA);
     if (o->train != RVL_MODEL_TRAIN_NONE && chunks * layers > DELTA_CHUNKS_MAX)
-        return refuse("--seq-len",
-                      "the delta rule's loop over chunks of 64 tokens is predicted for "
-                      "at most 1048576 chunks of all layers: take shorter sequences");
+        return refuse("seq-len", "the delta rule's loop over chunks of 64 tokens is predicted for "
+                                 "at most 1048576 chunks of all layers: take shorter sequences");
     return RVL_OK;
 }
 
 static rvl_status check_norms(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
-        return refuse("--lora",
+        return refuse("lora",
                       "adapters are not predicted beside LayerNorm or norms without weights: "
                       "leave it out");
     if (o->flags & RVL_MODEL_OFFLOAD)
-        return refuse("--offload-activations",
+        return refuse("offload-activations",
                       "is not predicted for LayerNorm or norms without weights: leave it out");
     return RVL_OK;
 }
@@ -313,8 +218,8 @@ static rvl_status check_norms(const rvl_model_options *o)
 static rvl_status check_streams(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
-        return refuse("--lora", "adapters are not predicted beside streams of hidden states: PEFT "
-                                "puts them at seven more products of each layer; leave it out");
+        return refuse("lora", "adapters are not predicted beside streams of hidden states: PEFT "
+                              "puts them at seven more products of each layer; leave it out");
     return RVL_OK;
 }
 
@@ -322,11 +227,10 @@ static rvl_status check_streams(const rvl_model_options *o)
 static rvl_status check_sized(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
-        return refuse("--lora", "adapters are not predicted for Gemma 4: leave it out");
+        return refuse("lora", "adapters are not predicted for Gemma 4: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO)
-        return refuse("--attention",
-                      "is not known for Gemma 4, of which wide heads have one kernel "
-                      "(docs/model.md): leave it out");
+        return refuse("attention", "is not known for Gemma 4, of which wide heads have one kernel "
+                                   "(docs/model.md): leave it out");
     return RVL_OK;
 }
 
@@ -346,27 +250,21 @@ static rvl_status check_paged(const rvl_model_options *o)
     bool sharded = o->train == RVL_MODEL_TRAIN_FSDP || o->train == RVL_MODEL_TRAIN_MEGATRON;
     if (!sharded || !rvli_optimizer_kinds[o->optimizer].paged)
         return RVL_OK;
-    return refuse("--optimizer", "bitsandbytes' paged optimizers refuse sharded parameters: say "
-                                 "--train ddp or plain, or another optimizer");
+    return refuse("optimizer", "bitsandbytes' paged optimizers refuse sharded parameters: say "
+                               "'train' ddp or plain, or another optimizer");
 }
 
 /* What the family lets a trainer choose. */
 static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 {
-    const char *ours = o->lora_rank > 0                  ? "--lora"
-                       : o->loss != RVL_MODEL_LOSS_PLAIN ? "--loss"
-                                                         : NULL;
-    ours = o->attention != RVL_MODEL_ATTENTION_AUTO ? "--attention" : ours;
-    if (o->train == RVL_MODEL_TRAIN_MEGATRON && ours != NULL)
-        return refuse(ours, "changes nothing with --train megatron: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
-        return refuse("--attention", "is not known for latent attention, which is predicted as "
-                                     "cuDNN does it (docs/model.md): leave it out");
+        return refuse("attention", "is not known for latent attention, which is predicted as "
+                                   "cuDNN does it (docs/model.md): leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_SINKS))
-        return refuse("--attention", "changes nothing for heads with sinks, for which PyTorch has "
-                                     "plain operations alone (docs/model.md): leave it out");
+        return refuse("attention", "changes nothing for heads with sinks, for which PyTorch has "
+                                   "plain operations alone (docs/model.md): leave it out");
     if (o->attention == RVL_MODEL_ATTENTION_EFFICIENT && m->kv_heads != m->heads)
-        return refuse("--attention",
+        return refuse("attention",
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
     rvl_status status = check_gemma(m, o);
@@ -423,9 +321,9 @@ static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key,
 static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
 {
     if (m->experts == 0 && o->ep > 1)
-        return refuse("--ep", "this model has no experts: leave it out");
+        return refuse("ep", "this model has no experts: leave it out");
     if (o->tp % o->ep != 0)
-        return refuse("--ep", "experts are dealt out within tp: choose one that divides tp");
+        return refuse("ep", "experts are dealt out within tp: choose one that divides tp");
     if (m->experts == 0)
         return RVL_OK;
     uint64_t rest = o->tp / o->ep;
@@ -477,7 +375,7 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
         TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp"));
     TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp"));
     if (o->pp > m->layers)
-        return refuse("--pp", "more stages than the model has layers: lower it");
+        return refuse("pp", "more stages than the model has layers: lower it");
     TRY(check_experts(m, o));
     TRY(check_states(m, o));
     plan->mamba_groups = m->mamba_groups > o->tp ? m->mamba_groups / o->tp : 1;
@@ -492,8 +390,8 @@ static rvl_status check_nccl(const rvl_model *model, const rvl_model_options *o)
                rvli_plan_nccl_bytes(rvli_nccl_of_trainer(model, o)) > 0;
     if ((o->flags & RVL_MODEL_NCCL) == 0 || any)
         return RVL_OK;
-    return refuse("--nccl", "nothing communicates: engine and trainer have one rank each; leave "
-                            "it out");
+    return refuse("nccl", "nothing communicates: engine and trainer have one rank each; leave "
+                          "it out");
 }
 
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
@@ -501,17 +399,11 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
 {
     *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
     TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
-    TRY(rvli_flags_check(plan_out->options.flags,
-                         RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
-                             RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
-                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
-                             RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD |
-                             RVL_MODEL_BUCKET_FREED | RVL_MODEL_LOCAL_LAYERS |
-                             RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM | LORA_FLAGS,
+    TRY(rvli_flags_check(plan_out->options.flags, rvli_model_settings_flags() | RVL_MODEL_SEGMENTS,
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
-    TRY(check_ranges(&plan_out->options));
-    TRY(check_use(&plan_out->options));
+    TRY(rvli_model_settings_check(&plan_out->options));
+    TRY(check_values(&plan_out->options));
     TRY(rvli_plan_check_megatron(model, &plan_out->options));
     TRY(check_nccl(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
@@ -519,12 +411,10 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);
     rvl_status status = rvl_profile_load(plan_out->options.device, &plan_out->device);
     if (status == RVL_ERR_NOT_FOUND)
-        return refuse("--device", "neither a size nor a profile that `reveille devices` lists");
+        return refuse("device", "neither a size nor a profile that `reveille devices` lists");
     if (status != RVL_OK)
         return status;
     TRY(check_trainer(model, &plan_out->options));
-    if (plan_out->options.loss == RVL_MODEL_LOSS_CHUNKED && plan_out->options.loss_chunks == 0)
-        plan_out->options.loss_chunks = DEFAULT_CHUNKS;
     if (plan_out->options.attention == RVL_MODEL_ATTENTION_AUTO)
         plan_out->options.attention = first_attention(&plan_out->device);
     return split(model, plan_out);

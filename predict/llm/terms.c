@@ -387,7 +387,7 @@ static uint64_t scan_bytes(const rvl_model *m, const rvl_model_options *o)
 
 static rvl_status too_many_tokens(void)
 {
-    return rvli_model_fail(RVL_ERR_INVALID, "--seq-len",
+    return rvli_model_fail(RVL_ERR_INVALID, "seq-len",
                            "impossible: the micro-batch takes more than 2^60 bytes; lower it");
 }
 
@@ -498,8 +498,8 @@ static rvl_status no_room(uint64_t weights, uint64_t allowed)
     rvli_text_add_bytes(&text, weights);
     rvli_text_add(&text, " of ");
     rvli_text_add_bytes(&text, allowed);
-    rvli_text_add(&text, "; raise it, or --tp");
-    return rvli_model_fail(RVL_ERR_INVALID, "--mem-fraction", "%s", message);
+    rvli_text_add(&text, "; raise it, or 'tp'");
+    return rvli_model_fail(RVL_ERR_INVALID, "mem-fraction", "%s", message);
 }
 
 /* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */
@@ -902,7 +902,7 @@ static rvl_status read_given(const rvl_model_options *options, size_t index,
 {
     const rvli_element *element = RVLI_ELEMENT(rvl_model_given, bytes);
     if (options->given == NULL)
-        return rvli_model_fail(RVL_ERR_INVALID, "--given", "given_count without given");
+        return rvli_model_fail(RVL_ERR_INVALID, "given", "given_count without given");
     rvl_status status = rvli_element_check(element, options->given_size);
     if (status == RVL_OK)
         status =
@@ -919,11 +919,11 @@ static rvl_status take_given(const maker *m)
         if (status != RVL_OK)
             return status;
         if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
-            return rvli_model_fail(RVL_ERR_INVALID, "--given",
+            return rvli_model_fail(RVL_ERR_INVALID, "given",
                                    "no such term, or more than 2^60 bytes");
         if (!has_place(given.term, o) || is_given(m, given.term))
-            return rvli_model_fail(RVL_ERR_INVALID, "--given",
-                                   "%s has no place in a step with this --train, or is there twice",
+            return rvli_model_fail(RVL_ERR_INVALID, "given",
+                                   "%s has no place in a step with this 'train', or is there twice",
                                    rvli_term_tag(given.term, o->train));
         m->terms->term[given.term].given = true;
         if (given.bytes > 0)
@@ -936,7 +936,7 @@ static rvl_status take_given(const maker *m)
 static rvl_status check_asleep(const maker *m)
 {
     if ((m->plan->options.flags & RVL_MODEL_NCCL) && is_given(m, RVL_MODEL_ASLEEP))
-        return rvli_model_fail(RVL_ERR_INVALID, "--nccl",
+        return rvli_model_fail(RVL_ERR_INVALID, "nccl",
                                "the given size of asleep has NCCL's buffers in it: leave it out");
     return RVL_OK;
 }

@@ -32,7 +32,7 @@ class ReveilleError(RuntimeError):
         native_code: the driver's or the system's own number, 0 if none
         native_name: the name of native_code, "" if none
         file: the file it is about, None if none; with line and column (from 1, 0 if none)
-        key: of a config, or the name of an option, "" if none
+        key: of a config, or the name of a setting of a step, "" if none
         summary: what held the device's memory when it failed, "" if it is about no device
     """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 PLAIN = {"alloc", "free", "pause", "resume", "sleep", "stage", "step", "last_error", "version",
          "wake_up"}
 NOUNS = """address allocation backup clock communicator context control cuda device external hooks host import listener model
-model_step pause process profile record replay resume size sleep snapshot stage state status store string tag
+model_options model_setting model_step pause process profile record replay resume size sleep snapshot stage state status store string tag
 verdict timeline trace trace_reader trace_writer transition wake_up""".split()
 # What a call does, as the word behind its noun.
 VERBS = """abort add allow ask begin cancel check close commit copy define discard export fill find finish flush forbid forecast

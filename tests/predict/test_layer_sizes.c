@@ -162,8 +162,8 @@ static void what_is_not_worked_out_is_refused(void **state)
     lora.lora_rank = 8;
     lora.lora_targets = RVL_MODEL_LORA_ALL_LINEAR;
     attention.attention = RVL_MODEL_ATTENTION_FLASH;
-    assert_step_refused(GEMMA4 "}", lora, "--lora");
-    assert_step_refused(GEMMA4 "}", attention, "--attention");
+    assert_step_refused(GEMMA4 "}", lora, "lora");
+    assert_step_refused(GEMMA4 "}", attention, "attention");
 }
 
 static void ranks_must_divide_the_heads_of_all_layers(void **state)

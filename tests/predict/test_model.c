@@ -1097,7 +1097,7 @@ static void an_activation_may_have_parameters(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside xIELU");
+                        "lora", "not predicted beside xIELU");
     rvl_model_close(model);
     assert_refused(XIELU ",\"hidden_act\":\"silu\"}", "hidden_act", "expected xielu");
 }
@@ -1123,11 +1123,11 @@ static void layers_may_have_one_norm_for_both_blocks(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside LayerNorm or norms without");
+                        "lora", "not predicted beside LayerNorm or norms without");
     assert_step_refused(plain,
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD},
-                        "--offload-activations", "is not predicted for LayerNorm");
+                        "offload-activations", "is not predicted for LayerNorm");
     rvl_model_close(plain);
     rvl_model_close(normed);
     rvl_model_close(windowed);
@@ -1152,7 +1152,7 @@ static void norms_may_have_biases(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside LayerNorm or norms without");
+                        "lora", "not predicted beside LayerNorm or norms without");
     rvl_model_close(biased);
     rvl_model_close(plain);
     assert_refused(STARCODER ",\"residual_dropout\":2}", "residual_dropout", "from 0 to 1");
@@ -1202,7 +1202,7 @@ static void a_layer_may_have_a_state_beside_attention(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not beside experts, latent attention, Mamba");
+                        "lora", "not beside experts, latent attention, Mamba");
     rvl_model_close(model);
     assert_refused(FALCON ",\"mamba_d_ssm\":128}", "mamba_d_ssm", "not mamba_n_heads times");
     assert_refused(FALCON ",\"mamba_rms_norm\":true}", "mamba_rms_norm", "set it to false");
@@ -1233,7 +1233,7 @@ static void norms_may_have_no_weights(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "norms without weights");
+                        "lora", "norms without weights");
     rvl_model_close(capped);
     rvl_model_close(plain);
 }
@@ -1292,7 +1292,7 @@ static void other_attention_refuses_parts_of_sequences(void **state)
             model,
             (rvl_model_options){
                 .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .seq_len = 1024},
-            "--train-cp", "layers as Llama's, Mistral's and Qwen's");
+            "train-cp", "layers as Llama's, Mistral's and Qwen's");
         rvl_model_close(model);
     }
 }
@@ -1306,7 +1306,7 @@ static void a_short_convolution_refuses_adapters_and_unequal_ranks(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "a gated delta net or a short convolution");
+                        "lora", "a gated delta net or a short convolution");
     assert_step_refused(model, (rvl_model_options){.tp = 4}, "hidden_size",
                         "510 does not divide by tp = 4");
     rvl_model_close(model);
@@ -1334,11 +1334,11 @@ static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "latent attention, Mamba, a gated delta net or");
+                        "lora", "latent attention, Mamba, a gated delta net or");
     const uint32_t longest = (1u << 20) / 24 * 64;
     assert_step_refused(model,
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = longest + 1},
-                        "--seq-len", "at most 1048576 chunks of all layers");
+                        "seq-len", "at most 1048576 chunks of all layers");
     rvl_model_step_close(make_step(model, (rvl_model_options){.seq_len = longest + 1}));
     rvl_model_close(model);
 }
@@ -1352,7 +1352,7 @@ static void streams_are_trained_whole(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside streams of hidden states");
+                        "lora", "not predicted beside streams of hidden states");
     rvl_model_close(model);
 }
 
@@ -1648,8 +1648,7 @@ static void quantisation_that_is_not_known_is_refused(void **state)
         char text[1024];
         snprintf(text, sizeof text, LLAMA ",\"quantization_config\":{\"quant_method\":%s}}",
                  cases[i]);
-        assert_option_refused(text, (rvl_model_options){0}, "quantization_config",
-                              "--weights-dtype");
+        assert_option_refused(text, (rvl_model_options){0}, "quantization_config", "weights-dtype");
     }
 }
 
@@ -2151,11 +2150,10 @@ static void sizes_that_do_not_divide_are_refused(void **state)
                           "\"vocab_size\":1000}",
                           (rvl_model_options){.tp = 3}, "vocab_size, padded to 64,",
                           "1024 does not divide by tp = 3");
-    assert_option_refused("qwen2.5-7b", (rvl_model_options){.pp = 29}, "--pp",
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.pp = 29}, "pp",
                           "more stages than the model has layers");
-    assert_option_refused("qwen2.5-7b", (rvl_model_options){.tp = 2, .ep = 2}, "--ep",
-                          "no experts");
-    assert_option_refused("qwen3-30b-a3b", (rvl_model_options){.tp = 2, .ep = 4}, "--ep",
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.tp = 2, .ep = 2}, "ep", "no experts");
+    assert_option_refused("qwen3-30b-a3b", (rvl_model_options){.tp = 2, .ep = 4}, "ep",
                           "divides tp");
     assert_option_refused(
         "{\"model_type\":\"mixtral\",\"hidden_size\":512,\"num_hidden_layers\":2,"
@@ -2186,181 +2184,189 @@ static void options_out_of_range_are_refused(void **state)
         const char *key;
         const char *part;
     } cases[] = {
-        {{.train = (rvl_model_train)5}, "", "a value that its type does not have"},
-        {{.use = (rvl_model_use)3}, "", "a value that its type does not have"},
-        {{.use = RVL_MODEL_USE_SERVE, .train = RVL_MODEL_TRAIN_DDP}, "--serve", "has no trainer"},
-        {{.use = RVL_MODEL_USE_SERVE, .strategy = RVL_MODEL_V2}, "--strategy", "share nothing"},
+        {{.train = (rvl_model_train)5}, "train", "expected fsdp:N, ddp, plain"},
+        {{.use = (rvl_model_use)3}, "serve", "expected yes or no"},
+        {{.use = RVL_MODEL_USE_SERVE, .train = RVL_MODEL_TRAIN_DDP}, "train", "has no trainer"},
+        {{.use = RVL_MODEL_USE_SERVE, .strategy = RVL_MODEL_V2},
+         "strategy",
+         "do not share the GPU"},
         {{.use = RVL_MODEL_USE_FINE_TUNE, .wake = RVL_WAKE_TOGETHER},
-         "--strategy",
-         "share nothing"},
-        {{.strategy = (rvl_model_strategy)4}, "", "a value that its type does not have"},
-        {{.wake = (rvl_wake)2}, "", "a value that its type does not have"},
-        {{.weights_dtype = (rvl_model_dtype)5}, "", "a value that its type does not have"},
-        {{.optimizer = RVL_MODEL_OPTIMIZER_COUNT}, "", "a value that its type does not have"},
-        {{.attention = (rvl_model_attention)5}, "", "a value that its type does not have"},
-        {{.loss = (rvl_model_loss)3}, "", "a value that its type does not have"},
-        {{.kv_dtype = RVL_MODEL_INT4}, "--kv-dtype", "bf16 or fp8"},
-        {{.mem_fraction_ppm = 1000001}, "--mem-fraction", "at most 1"},
-        {{.tp = 4097}, "--tp", "at most 4096"},
-        {{.pp = 4097}, "--tp", "at most 4096"},
-        {{.train_ranks = 4097}, "--tp", "at most 4096"},
-        {{.micro_batch = 4097}, "--seq-len", "more than 16777216 tokens"},
-        {{.pp = 2, .pp_rank = 2}, "--pp-rank", "the last pp - 1"},
-        {{.accumulate = 4097}, "--accumulate", "at most 4096"},
-        {{.loss = RVL_MODEL_LOSS_CHUNKED, .loss_chunks = 4097}, "--loss", "at most 4096 chunks"},
-        {{.lora_targets = (rvl_model_lora_targets)2}, "", "a value that its type does not have"},
-        {{.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 65537}, "--lora", "at most a rank of 65536"},
-        {{.lora_rank = 8}, "--lora", "changes nothing with --train none"},
+         "wake",
+         "do not share the GPU"},
+        {{.strategy = (rvl_model_strategy)4}, "strategy", "expected v0, v1, v2 or v3"},
+        {{.wake = (rvl_wake)2}, "wake", "expected staged or together"},
+        {{.weights_dtype = (rvl_model_dtype)5},
+         "weights-dtype",
+         "expected bf16, fp8, int4 or int8"},
+        {{.optimizer = RVL_MODEL_OPTIMIZER_COUNT}, "optimizer", "expected adamw, adamw-bf16"},
+        {{.attention = (rvl_model_attention)5}, "attention", "expected cudnn, flash"},
+        {{.loss = (rvl_model_loss)3}, "loss", "expected plain, chunked"},
+        {{.kv_dtype = RVL_MODEL_INT4}, "kv-dtype", "bf16 or fp8"},
+        {{.mem_fraction_ppm = 1000001}, "mem-fraction", "at most 1"},
+        {{.tp = 4097}, "tp", "from 1 to 4096"},
+        {{.pp = 4097}, "pp", "from 1 to 4096"},
+        {{.train_ranks = 4097}, "train", "with N from 1 to 4096"},
+        {{.micro_batch = 4097}, "seq-len", "more than 16777216 tokens"},
+        {{.pp = 2, .pp_rank = 2}, "pp-rank", "the last pp - 1"},
+        {{.accumulate = 4097}, "accumulate", "from 1 to 4096"},
+        {{.loss = RVL_MODEL_LOSS_CHUNKED, .loss_chunks = 4097}, "loss", "with N from 1 to 4096"},
+        {{.lora_targets = (rvl_model_lora_targets)2},
+         "lora-targets",
+         "expected peft or all-linear"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 65537}, "lora", "from 1 to 65536"},
+        {{.lora_rank = 8}, "lora", "changes nothing with 'train' none"},
         {{.train = RVL_MODEL_TRAIN_DDP, .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-         "--lora-targets",
-         "say --lora RANK too"},
+         "lora-targets",
+         "say 'lora' RANK, or"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .lora_rank = 8, .flags = RVL_MODEL_REDUCE_FP32},
-         "--lora",
-         "leave out --mixed-precision and --reduce-fp32"},
+         "lora",
+         "leave out 'mixed-precision' and 'reduce-fp32'"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .lora_rank = 8, .optimizer = RVL_MODEL_ADAMW_BF16},
-         "--lora",
-         "adapters are in fp32, and so are their states: say --optimizer"},
+         "lora",
+         "adapters are in fp32, and so are their states: say 'optimizer'"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .optimizer = RVL_MODEL_PAGED_ADAMW_8BIT},
-         "--optimizer",
-         "paged optimizers refuse sharded parameters: say --train ddp"},
-        {{.train = RVL_MODEL_TRAIN_DDP, .train_cp = 2}, "--train-cp", "of Megatron and FSDP"},
+         "optimizer",
+         "paged optimizers refuse sharded parameters: say 'train' ddp"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .train_cp = 2}, "train-cp", "of Megatron and FSDP"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 3},
-         "--train-cp",
+         "train-cp",
          "does not divide the ranks"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 4, .seq_len = 4100},
-         "--seq-len",
-         "twice --train-cp parts"},
+         "seq-len",
+         "twice 'train-cp' parts"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4096, .train_cp = 4096, .seq_len = 8192},
-         "--train-cp",
+         "train-cp",
          "at most 65536 parts"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .train_ranks = 4,
           .train_cp = 2,
           .attention = RVL_MODEL_ATTENTION_MATH},
-         "--attention",
+         "attention",
          "choose one of them"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .train_ranks = 4,
           .train_cp = 2,
           .loss = RVL_MODEL_LOSS_FUSED},
-         "--train-cp",
-         "is not predicted beside FSDP with --lora, --loss"},
+         "train-cp",
+         "is not predicted beside FSDP with 'lora', 'loss'"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .lora_rank = 8},
-         "--train-cp",
-         "is not predicted beside FSDP with --lora, --loss"},
+         "train-cp",
+         "is not predicted beside FSDP with 'lora', 'loss'"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .train_ranks = 4,
           .train_cp = 2,
           .flags = RVL_MODEL_CPU_OFFLOAD},
-         "--train-cp",
-         "is not predicted beside FSDP with --lora, --loss"},
-        {{.base_dtype = (rvl_model_base_dtype)3}, "", "a value that its type does not have"},
+         "train-cp",
+         "is not predicted beside FSDP with 'lora', 'loss'"},
+        {{.base_dtype = (rvl_model_base_dtype)3}, "base-dtype", "expected bf16, nf4 or nf4-single"},
         {{.train = RVL_MODEL_TRAIN_DDP, .base_dtype = RVL_MODEL_BASE_NF4},
-         "--base-dtype",
-         "say --lora RANK too"},
+         "base-dtype",
+         "weights of 4 bits are not trained: say 'lora' RANK"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .lora_rank = 8,
           .base_dtype = RVL_MODEL_BASE_NF4,
           .flags = RVL_MODEL_CPU_OFFLOAD},
-         "--cpu-offload",
+         "cpu-offload",
          "is not predicted for weights of 4 bits"},
-        {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_AUTOCAST}, "--lora", "go with adapters"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_AUTOCAST},
+         "autocast",
+         "goes with adapters"},
         {{.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 8, .flags = RVL_MODEL_AUTOCAST},
-         "--autocast",
-         "say --base-dtype nf4 too"},
+         "autocast",
+         "say 'base-dtype' nf4 too"},
         {{.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 8, .flags = RVL_MODEL_BF16_ADAPTERS},
-         "--adapter-dtype",
-         "say --optimizer adamw-bf16"},
+         "adapter-dtype",
+         "say 'optimizer' adamw-bf16"},
         {{.train = RVL_MODEL_TRAIN_DDP,
           .lora_rank = 8,
           .base_dtype = RVL_MODEL_BASE_NF4,
           .optimizer = RVL_MODEL_ADAMW_BF16,
           .flags = RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_AUTOCAST},
-         "--autocast",
+         "autocast",
          "changes nothing where adapters and all else are in bf16"},
         {{.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 8, .flags = RVL_MODEL_PREPARE_KBIT},
-         "--prepare-kbit",
-         "say --base-dtype nf4 too"},
+         "prepare-kbit",
+         "say 'base-dtype' nf4 too"},
         {{.train = RVL_MODEL_TRAIN_DDP,
           .lora_rank = 8,
           .base_dtype = RVL_MODEL_BASE_NF4,
           .flags = RVL_MODEL_PREPARE_KBIT},
-         "--prepare-kbit",
-         "say --autocast too"},
+         "prepare-kbit",
+         "say 'autocast' too"},
         {{.train = RVL_MODEL_TRAIN_DDP,
           .lora_rank = 8,
           .base_dtype = RVL_MODEL_BASE_NF4,
           .loss = RVL_MODEL_LOSS_FUSED,
           .flags = RVL_MODEL_PREPARE_KBIT | RVL_MODEL_AUTOCAST},
-         "--prepare-kbit",
-         "is not predicted with --loss"},
+         "prepare-kbit",
+         "is not predicted with 'loss'"},
         {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_CPU_OFFLOAD},
-         "--cpu-offload",
+         "cpu-offload",
          "is a policy of FSDP"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .flags = RVL_MODEL_CPU_OFFLOAD,
           .optimizer = RVL_MODEL_ADAMW_8BIT},
-         "--cpu-offload",
-         "say another --optimizer"},
+         "cpu-offload",
+         "say another 'optimizer'"},
         {{.flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
-         "--offload-activations",
-         "is predicted for --train fsdp:N, ddp and plain"},
+         "offload-activations",
+         "changes nothing with 'train' none"},
         {{.train = RVL_MODEL_TRAIN_MEGATRON, .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
-         "--offload-activations",
-         "is predicted for --train fsdp:N, ddp and plain"},
+         "offload-activations",
+         "changes nothing with 'train' megatron"},
         {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_OFFLOAD},
-         "--offload-activations",
-         "say --recompute too"},
+         "offload-activations",
+         "say 'recompute' too"},
         {{.train = RVL_MODEL_TRAIN_DDP,
           .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE,
           .loss = RVL_MODEL_LOSS_FUSED},
-         "--offload-activations",
-         "say --loss plain"},
+         "offload-activations",
+         "say 'loss' plain"},
         {{.train = RVL_MODEL_TRAIN_MEGATRON, .loss = RVL_MODEL_LOSS_FUSED},
-         "--loss",
-         "changes nothing with --train megatron"},
-        {{.loss_chunks = 2}, "--loss", "say --loss chunked:N"},
+         "loss",
+         "changes nothing with 'train' megatron"},
+        {{.loss_chunks = 2}, "loss", "say 'loss' chunked:N"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .flags = RVL_MODEL_BUCKET_FREED},
-         "--bucket-freed",
-         "is of DDP's buckets: say --train ddp"},
+         "bucket-freed",
+         "is of DDP's buckets: leave it out, or say 'train' ddp"},
         {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_REDUCE_FP32},
-         "--reduce-fp32",
+         "reduce-fp32",
          "is a policy of FSDP"},
         {{.train = RVL_MODEL_TRAIN_FSDP, .flags = RVL_MODEL_MIXED | RVL_MODEL_REDUCE_FP32},
-         "--reduce-fp32",
-         "changes nothing with --mixed-precision"},
+         "reduce-fp32",
+         "changes nothing with 'mixed-precision'"},
         {{.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_EFFICIENT},
-         "--attention",
+         "attention",
          "heads of q that share k and v"},
         {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_MIXED},
-         "--mixed-precision",
+         "mixed-precision",
          "is a policy of FSDP"},
         {{.train = RVL_MODEL_TRAIN_FSDP,
           .flags = RVL_MODEL_MIXED,
           .optimizer = RVL_MODEL_ADAMW_BF16},
-         "--mixed-precision",
-         "say --optimizer adamw or sgd-momentum"},
-        {{.strategy = RVL_MODEL_V1}, "--strategy", "name one with --train"},
-        {{.device = "h900"}, "--device", "reveille devices"},
+         "mixed-precision",
+         "say 'optimizer' adamw or sgd-momentum"},
+        {{.strategy = RVL_MODEL_V1}, "strategy", "name one with 'train'"},
+        {{.device = "h900"}, "device", "reveille devices"},
         {{.mem_fraction_ppm = 100000},
-         "--mem-fraction",
+         "mem-fraction",
          "no room for a KV cache: the weights of a rank take"},
-        {{.device = "100MiB"}, "--mem-fraction", "of 0 B; raise it, or --tp"},
+        {{.device = "100MiB"}, "mem-fraction", "of 0 B; raise it, or 'tp'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_option_refused("qwen2.5-7b", cases[i].options, cases[i].key, cases[i].part);
     assert_option_refused(
         "deepseek-v3",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
-        "--attention", "is not known for latent attention");
+        "attention", "is not known for latent attention");
     assert_option_refused(
         "gpt-oss-20b",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
-        "--attention", "changes nothing for heads with sinks");
+        "attention", "changes nothing for heads with sinks");
     assert_option_refused("gemma-3-4b",
                           (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 8},
-                          "--lora-targets", "PEFT has no default for this family");
-    assert_option_refused("mixtral-8x7b-v0.1", (rvl_model_options){.tp = 2, .ep = 16}, "--ep",
+                          "lora-targets", "PEFT has no default for this family");
+    assert_option_refused("mixtral-8x7b-v0.1", (rvl_model_options){.tp = 2, .ep = 16}, "ep",
                           "choose one that divides tp");
     /* Layers with norms behind blocks, fused products, norms in fp32, and windows. */
     static const char *const not_plain[] = {"gemma-2-2b", "phi-4-mini", "olmo-2-7b",
@@ -2373,28 +2379,28 @@ static void options_out_of_range_are_refused(void **state)
                                 .lora_targets = RVL_MODEL_LORA_ALL_LINEAR,
                                 .base_dtype = RVL_MODEL_BASE_NF4,
                                 .flags = RVL_MODEL_PREPARE_KBIT | RVL_MODEL_AUTOCAST},
-            "--prepare-kbit", "is predicted for layers as Llama's");
+            "prepare-kbit", "is predicted for layers as Llama's");
     assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"nf4\"}}",
-                          (rvl_model_options){0}, "quantization_config", "--weights-dtype");
+                          (rvl_model_options){0}, "quantization_config", "weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},
-                          "quantization_config", "--weights-dtype");
+                          "quantization_config", "weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\","
                                 "\"kv_cache_scheme\":{\"num_bits\":4}}}",
-                          (rvl_model_options){0}, "quantization_config", "--kv-dtype");
+                          (rvl_model_options){0}, "quantization_config", "kv-dtype");
     assert_option_refused(
         "{\"model_type\":\"mixtral\",\"hidden_size\":16777216,\"num_hidden_layers\":1,"
         "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":8,"
         "\"intermediate_size\":64,\"vocab_size\":8,\"num_local_experts\":2048,"
         "\"num_experts_per_tok\":2048}",
-        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = 16777216}, "--seq-len",
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = 16777216}, "seq-len",
         "more than 2^60 bytes");
     /* Products of Mamba's scan: of pairs of tokens in a chunk, and of pairs of chunks. */
     assert_option_refused(WIDE_SCAN ",\"mamba_chunk_size\":65536}",
                           (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = 65536},
-                          "--seq-len", "more than 2^60 bytes");
+                          "seq-len", "more than 2^60 bytes");
     assert_option_refused(WIDE_SCAN ",\"mamba_chunk_size\":1}",
                           (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = 65536},
-                          "--seq-len", "more than 2^60 bytes");
+                          "seq-len", "more than 2^60 bytes");
 }
 
 static void given_terms_that_do_not_fit_are_refused(void **state)
@@ -2418,7 +2424,7 @@ static void given_terms_that_do_not_fit_are_refused(void **state)
     } cases[] = {
         {0, 1, RVL_MODEL_TRAIN_NONE, "optimizer has no place"},
         {1, 2, RVL_MODEL_TRAIN_NONE,
-         "weights has no place in a step with this --train, or is "
+         "weights has no place in a step with this 'train', or is "
          "there twice"},
         {3, 1, RVL_MODEL_TRAIN_NONE, "no such term"},
         {4, 1, RVL_MODEL_TRAIN_NONE, "more than 2^60 bytes"},
@@ -2434,7 +2440,7 @@ static void given_terms_that_do_not_fit_are_refused(void **state)
                                                   .given = given + cases[i].first,
                                                   .given_count = cases[i].count,
                                                   .given_size = sizeof *given},
-                              "--given", cases[i].part);
+                              "given", cases[i].part);
 }
 
 static void arguments_that_are_missing_are_refused(void **state)
