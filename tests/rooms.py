@@ -32,6 +32,7 @@ ROOMS = {
     "predict/replay": ["base", "core/prefetch.h"],
     "predict/snapshot": ["base"],
     "predict/llm": ["base", "predict/snapshot"],
+    "predict/plan": ["base"],
     "predict/profile": ["base"],
     "hooks/process": ["base"],
     "hooks/record": ["base", "trace", "hooks/process"],

@@ -9,83 +9,81 @@
 #include "progress.h"
 
 /* A refusal or failure; one that does not say where is told of the subject. */
-static int refuse(const plan_outcome *outcome, const char *place)
+static int refuse(const rvl_plan_result *result, const char *place)
 {
-    int code = outcome->state == PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;
-    if (outcome->why_is_placed)
-        return complain(code, "%s", outcome->why);
-    return complain(code, "%s: %s", place, outcome->why);
+    int code = result->state == RVL_PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+    if (result->flags & RVL_PLAN_WHY_HAS_FILE)
+        return complain(code, "%s", result->why);
+    return complain(code, "%s: %s", place, result->why);
 }
 
-static int code_of(const plan_arguments *arguments, const plan_outcome *outcome)
+static int code_of(const plan_arguments *arguments, const rvl_plan_result *result)
 {
     const plan_axis *models = plan_find_axis(arguments, "model");
     const char *place = models != NULL ? models->values[0] : arguments->traces[0];
-    switch (outcome->state) {
-    case PLAN_FITS:
+    switch (result->state) {
+    case RVL_PLAN_FITS:
         return EXIT_FITS;
-    case PLAN_TIGHT:
-    case PLAN_DOES_NOT_FIT:
+    case RVL_PLAN_TIGHT:
+    case RVL_PLAN_DOES_NOT_FIT:
         return EXIT_DOES_NOT_FIT;
     default:
-        return refuse(outcome, place);
+        return refuse(result, place);
     }
 }
 
 static int run_largest(const plan_arguments *arguments, const plan_subject *subject)
 {
-    plan_outcome outcome;
+    rvl_plan_result result;
     rvl_replay *replay;
     progress_begin("plan", NULL);
-    plan_case_run(subject, 0, &outcome, &replay);
+    plan_case_run(subject, 0, &result, &replay);
     progress_end();
-    int code = code_of(arguments, &outcome);
+    int code = code_of(arguments, &result);
     int printed = code == EXIT_FITS || code == EXIT_DOES_NOT_FIT
-                      ? plan_print_largest(arguments, &outcome, replay)
+                      ? plan_print_largest(arguments, &result, replay)
                       : 0;
     rvl_replay_close(replay);
     return printed != 0 ? printed : code;
 }
 
 /* The case that says most about a sweep: it failed, it fits, it nearly does, it was refused. */
-static const plan_outcome *telling(const plan_outcome *outcomes, size_t count)
+static const rvl_plan_result *telling(const rvl_plan_result *results, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (outcomes[i].state == PLAN_FAILED)
-            return &outcomes[i];
+        if (results[i].state == RVL_PLAN_FAILED)
+            return &results[i];
     }
-    size_t best = plan_cheapest(outcomes, count);
-    if (best == SIZE_MAX)
-        best = plan_nearest(outcomes, count);
-    return &outcomes[best != SIZE_MAX ? best : 0];
+    size_t best = plan_best(results, count);
+    return &results[best != SIZE_MAX ? best : 0];
 }
 
-/* Who holds what is asked of the rank that binds alone, and again: outcomes are plain data. */
+/* Who holds what is asked of the rank that binds alone, and again: results are plain data. */
 static int tell_ranks(const plan_arguments *arguments, const plan_subject *subject,
-                      const plan_outcome *outcomes, size_t count)
+                      const rvl_plan_result *results, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (outcomes[i].state == PLAN_FAILED || outcomes[i].state == PLAN_REFUSED)
-            return refuse(&outcomes[i], arguments->traces[i]);
+        if (results[i].state == RVL_PLAN_FAILED || results[i].state == RVL_PLAN_REFUSED)
+            return refuse(&results[i], arguments->traces[i]);
     }
-    plan_outcome again;
+    rvl_plan_result again;
     rvl_replay *replay;
-    size_t binding = plan_binding(outcomes, count);
+    size_t binding = plan_binding(results, count);
     plan_case_run(subject, binding, &again, &replay);
-    int code = outcomes[binding].state == PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT, printed = 0;
-    if (again.state == PLAN_FAILED || again.state == PLAN_REFUSED)
+    int code = results[binding].state == RVL_PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT, printed = 0;
+    if (again.state == RVL_PLAN_FAILED || again.state == RVL_PLAN_REFUSED)
         code = refuse(&again, arguments->traces[binding]);
     else
-        printed = plan_print_ranks(arguments, outcomes, count, binding, replay);
+        printed = plan_print_ranks(arguments, results, count, binding, replay);
     rvl_replay_close(replay);
     return printed != 0 ? printed : code;
 }
 
-static int tell_interrupted(const plan_arguments *arguments, const plan_outcome *outcomes,
+static int tell_interrupted(const plan_arguments *arguments, const rvl_plan_result *results,
                             size_t done, size_t count)
 {
     bool shown = arguments->sweep && done > 0;
-    int printed = shown ? plan_print_sweep(arguments, outcomes, done) : 0;
+    int printed = shown ? plan_print_sweep(arguments, results, done) : 0;
     if (printed != 0)
         return printed;
     return complain(EXIT_INTERRUPTED, "interrupted: done with %zu of %zu cases%s", done, count,
@@ -95,22 +93,22 @@ static int tell_interrupted(const plan_arguments *arguments, const plan_outcome 
 static int run_sweep(const plan_arguments *arguments, const plan_subject *subject)
 {
     size_t count = plan_case_count(arguments);
-    plan_outcome *outcomes = calloc(count, sizeof *outcomes);
-    if (outcomes == NULL)
+    rvl_plan_result *results = calloc(count, sizeof *results);
+    if (results == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
-    plan_sweep(subject, arguments, outcomes);
-    size_t done = plan_done(outcomes, count);
+    plan_sweep(subject, results);
+    size_t done = plan_done(results, count);
     int code = EXIT_FITS;
     if (interrupt_came() && done < count)
-        code = tell_interrupted(arguments, outcomes, done, count);
+        code = tell_interrupted(arguments, results, done, count);
     else if (arguments->per_rank)
-        code = tell_ranks(arguments, subject, outcomes, count);
+        code = tell_ranks(arguments, subject, results, count);
     else
-        code = code_of(arguments, telling(outcomes, count));
+        code = code_of(arguments, telling(results, count));
     int printed = arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT)
-                      ? plan_print_sweep(arguments, outcomes, count)
+                      ? plan_print_sweep(arguments, results, count)
                       : 0;
-    free(outcomes);
+    free(results);
     return printed != 0 ? printed : code;
 }
 

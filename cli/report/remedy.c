@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What would make a run fit: its largest holder, smaller. How much smaller `reveille plan` works
- * out, with the arguments that a user would give it.
+ * What would make a run fit: its largest holder, smaller. How much smaller is planned as `reveille
+ * plan` does.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/report/report.h"
-#include "plan/plan.h"
+#include "reveille/plan.h"
+#include "verdict.h"
 
 /* A plan replays the trace a few times. Of more events the user decides whether that is worth it.
  */
 #define EVENTS_MAX 200000u
-#define WORDS_MAX 16u
 
 /* The first device that is too small; false: there is none, or nobody has named it. */
 static bool find_device(const report_run *run, rvl_replay_device *device_out, size_t *index_out)
@@ -62,72 +62,48 @@ static bool can_plan(const remedy_question *asked, const report_run *run)
            rvl_replay_event_count(run->replay, NULL) <= EVENTS_MAX;
 }
 
-/* The words of a command line. */
-static char **plan_words(const remedy_question *asked, const char *tag, int *count_out)
+/* The largest size of the tag that fits. false: it cannot be told. */
+static bool find_largest(const remedy_question *asked, const char *tag, rvl_plan_result *result_out)
 {
-    const rvl_replay_options *options = asked->options;
-    char **words = calloc(asked->path_count + WORDS_MAX, sizeof *words);
-    size_t count = 0;
-    if (words == NULL)
-        return NULL;
-    const char *const given[][2] = {
-        {"--max", tag},
-        {"--device", options->device},
-        {"--wake", asked->wake == RVL_WAKE_TOGETHER ? "together" : "staged"},
-        {"--conductor", options->conductor},
-        {"--headroom", asked->headroom},
-        {"--snapshot-process", options->snapshot_process},
-        {options->flags & RVL_REPLAY_PARTIAL ? "--partial" : NULL, ""},
-    };
-    words[count++] = (char *)(uintptr_t) "plan";
-    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-        if (given[i][0] == NULL || given[i][1] == NULL)
-            continue;
-        words[count++] = (char *)(uintptr_t)given[i][0];
-        if (given[i][1][0] != '\0')
-            words[count++] = (char *)(uintptr_t)given[i][1];
+    rvl_plan *plan = NULL;
+    option_headroom headroom = {0};
+    const rvl_replay_options *run = asked->options;
+    rvl_replay_options replay = {.struct_size = sizeof replay,
+                                 .device = run->device,
+                                 .wake = asked->wake,
+                                 .conductor = run->conductor};
+    const rvl_replay_options reading = {.struct_size = sizeof reading,
+                                        .flags = run->flags & RVL_REPLAY_PARTIAL,
+                                        .snapshot_process = run->snapshot_process};
+    *result_out = (rvl_plan_result){.struct_size = sizeof *result_out};
+    if (asked->headroom != NULL && verdict_read_headroom(asked->headroom, &headroom))
+        verdict_ask(&headroom, &replay);
+    if (rvl_plan_open(asked->paths, asked->path_count, &reading, &plan) == RVL_OK) {
+        const rvl_plan_case planned = {
+            .struct_size = sizeof planned, .plan = plan, .tag = tag, .replay = &replay};
+        rvl_plan_run(&planned, result_out, NULL);
     }
-    words[count++] = (char *)(uintptr_t) "--";
-    for (size_t i = 0; i < asked->path_count; i++)
-        words[count++] = (char *)(uintptr_t)asked->paths[i];
-    *count_out = (int)count;
-    return words;
-}
-
-static bool plan(const remedy_question *asked, const char *tag, plan_outcome *outcome_out)
-{
-    plan_arguments arguments;
-    plan_subject *subject = NULL;
-    int count = 0;
-    *outcome_out = (plan_outcome){.state = PLAN_FAILED};
-    char **words = plan_words(asked, tag, &count);
-    if (words != NULL && plan_parse(count, words, &arguments) == 0) {
-        if (plan_subject_open(&arguments, &subject) == 0)
-            plan_case_run(subject, 0, outcome_out, NULL);
-        plan_subject_close(subject);
-        plan_arguments_free(&arguments);
-    }
-    free(words);
-    return outcome_out->state == PLAN_DOES_NOT_FIT || outcome_out->state == PLAN_TIGHT ||
-           (outcome_out->state == PLAN_FITS && outcome_out->largest_bytes != UINT64_MAX);
+    rvl_plan_close(plan);
+    return result_out->state == RVL_PLAN_DOES_NOT_FIT || result_out->state == RVL_PLAN_TIGHT ||
+           (result_out->state == RVL_PLAN_FITS && result_out->largest_bytes != UINT64_MAX);
 }
 
 char *remedy_text(const remedy_question *asked, const report_run *run)
 {
     char largest[SIZE_TEXT_BYTES], traced[SIZE_TEXT_BYTES], *text = NULL;
-    plan_outcome outcome;
+    rvl_plan_result result;
     int made = -1;
     char *tag = largest_holder(run);
     if (tag == NULL)
         return NULL;
     if (!can_plan(asked, run))
         made = asprintf(&text, "`reveille plan --max %s` says how much of it would fit", tag);
-    else if (!plan(asked, tag, &outcome))
+    else if (!find_largest(asked, tag, &result))
         text = NULL;
-    else if (outcome.state == PLAN_FITS)
+    else if (result.state == RVL_PLAN_FITS)
         made = asprintf(&text, "it would fit with %s of %s instead of %s", tag,
-                        format_size(outcome.largest_bytes, largest),
-                        format_size(outcome.traced_bytes, traced));
+                        format_size(result.largest_bytes, largest),
+                        format_size(result.traced_bytes, traced));
     else
         made = asprintf(&text, "the largest holder is %s; it would not fit without it either", tag);
     free(tag);

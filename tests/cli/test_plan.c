@@ -664,24 +664,24 @@ static void check_lacks_of_memory(bool per_rank)
     for (long left = 0; !done && left < 20000; left++) {
         plan_arguments arguments;
         plan_subject *subject = NULL;
-        plan_outcome outcome = {.state = PLAN_FAILED};
+        rvl_plan_result result = {.state = RVL_PLAN_FAILED};
         rvl_replay *replay = NULL;
         short_memory_left = left;
         code = plan_parse(per_rank ? 5 : 4, words, &arguments);
         if (code == 0)
             code = plan_subject_open(&arguments, &subject);
         if (code == 0)
-            plan_case_run(subject, 0, &outcome, &replay);
+            plan_case_run(subject, 0, &result, &replay);
         short_memory_left = -1;
         fflush(stderr);
-        done = outcome.state == PLAN_FITS;
-        assert_true(done || outcome.state == PLAN_FAILED);
+        done = result.state == RVL_PLAN_FITS;
+        assert_true(done || result.state == RVL_PLAN_FAILED);
         assert_true(done == (replay != NULL));
         rvl_replay_close(replay);
         plan_subject_close(subject);
         plan_arguments_free(&arguments);
         if (done)
-            assert_int_equal(outcome.largest_bytes, 670 * MIB); /* 3 % are left */
+            assert_int_equal(result.largest_bytes, 670 * MIB); /* 3 % are left */
     }
     dup2(shown, STDERR_FILENO);
     close(shown);

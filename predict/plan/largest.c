@@ -6,11 +6,11 @@
  * the largest number is tried first. Such a guess may be wrong. After a few of them the rest is
  * found by halving, so that there are never many more questions than halving alone asks.
  */
-#include "plan/plan.h"
+#include "predict/plan/plan_internal.h"
 
 #define GUESSES 6u
 
-rvl_status plan_largest(plan_fits_fn fits, void *user, uint64_t low, uint64_t high, uint64_t guess,
+rvl_status rvli_largest(rvli_fits_fn fits, void *user, uint64_t low, uint64_t high, uint64_t guess,
                         uint64_t *largest_out)
 {
     for (unsigned asked = 0; low < high; asked++) {

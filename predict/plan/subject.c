@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A subject's events, read as often as they are needed, and the sizes of one tag scaled on the way.
+ * The events of traces or of a step, read as often as they are needed, and the sizes of one tag
+ * scaled on the way.
  *
  * What a process allocates under the tag on a device, from when none of it is live until none is
  * live again, is laid end to end in granules. Scaled by G / P, an allocation that lay from a to b
@@ -23,7 +24,7 @@
 #include <uthash.h>
 
 #include "base/error.h"
-#include "plan/plan.h"
+#include "predict/plan/plan_internal.h"
 
 #define PATH_BYTES 32
 #define COPY_BYTES 65536
@@ -79,13 +80,13 @@ static int drain(const char *path)
 }
 
 /* Paths that can be read again and again. */
-static rvl_status place_paths(plan_events *events, const char *const *paths, size_t count)
+static rvl_status place_paths(rvli_subject *subject, const char *const *paths, size_t count)
 {
-    events->paths = calloc(count, sizeof(char *));
-    events->files = malloc(count * sizeof *events->files);
-    if (events->paths == NULL || events->files == NULL)
+    subject->paths = calloc(count, sizeof(char *));
+    subject->files = malloc(count * sizeof *subject->files);
+    if (subject->paths == NULL || subject->files == NULL)
         return RVL_ERR_HOST_OOM;
-    events->names = paths;
+    subject->names = paths;
     for (size_t i = 0; i < count; i++) {
         char placed[PATH_BYTES];
         int file = is_pipe(paths[i]) ? drain(paths[i]) : -1;
@@ -95,25 +96,25 @@ static rvl_status place_paths(plan_events *events, const char *const *paths, siz
             return RVL_ERR_IO;
         }
         snprintf(placed, sizeof placed, "/proc/self/fd/%d", file);
-        events->paths[i] = strdup(file >= 0 ? placed : paths[i]);
-        if (events->paths[i] == NULL) {
+        subject->paths[i] = strdup(file >= 0 ? placed : paths[i]);
+        if (subject->paths[i] == NULL) {
             if (file >= 0)
                 close(file);
             return RVL_ERR_HOST_OOM;
         }
-        events->files[i] = file;
-        events->path_count++;
+        subject->files[i] = file;
+        subject->path_count++;
     }
     return RVL_OK;
 }
 
 /* Messages name what the caller named. */
-static void name_place(const plan_events *events)
+static void name_place(const rvli_subject *subject)
 {
     const rvl_error *error = rvli_error_get();
-    for (size_t i = 0; i < events->path_count; i++) {
-        if (error->file[0] != '\0' && strcmp(error->file, events->paths[i]) == 0) {
-            rvli_error_place(events->names[i], error->line, error->column);
+    for (size_t i = 0; i < subject->path_count; i++) {
+        if (error->file[0] != '\0' && strcmp(error->file, subject->paths[i]) == 0) {
+            rvli_error_place(subject->names[i], error->line, error->column);
             return;
         }
     }
@@ -124,38 +125,38 @@ static void name_place(const plan_events *events)
 /* false: no more is wanted. */
 typedef bool (*visit_fn)(void *user, const rvl_trace_event *event);
 
-static rvl_status open_reader(const plan_events *events, rvl_trace_reader **reader_out)
+static rvl_status open_reader(const rvli_subject *subject, rvl_trace_reader **reader_out)
 {
-    rvl_status status = rvl_replay_open_reader((const char *const *)events->paths,
-                                               events->path_count, &events->reading, reader_out);
-    name_place(events);
+    rvl_status status = rvl_replay_open_reader((const char *const *)subject->paths,
+                                               subject->path_count, &subject->reading, reader_out);
+    name_place(subject);
     return status;
 }
 
-static rvl_status walk_reader(const plan_events *events, rvl_trace_reader *reader, visit_fn visit,
+static rvl_status walk_reader(const rvli_subject *subject, rvl_trace_reader *reader, visit_fn visit,
                               void *user)
 {
     rvl_trace_event event;
     rvl_status status = rvl_trace_reader_next(reader, &event, sizeof event);
     while (status == RVL_OK && visit(user, &event))
         status = rvl_trace_reader_next(reader, &event, sizeof event);
-    name_place(events);
+    name_place(subject);
     return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
 
 /* Shows every event, in order. Strings live as long as the visit. */
-static rvl_status walk(const plan_events *events, visit_fn visit, void *user)
+static rvl_status walk(const rvli_subject *subject, visit_fn visit, void *user)
 {
     rvl_trace_reader *reader;
-    if (events->paths == NULL) {
-        for (size_t i = 0; i < events->count && visit(user, &events->events[i]); i++) {
+    if (subject->paths == NULL) {
+        for (size_t i = 0; i < subject->count && visit(user, &subject->events[i]); i++) {
         }
         return RVL_OK;
     }
-    rvl_status status = open_reader(events, &reader);
+    rvl_status status = open_reader(subject, &reader);
     if (status != RVL_OK)
         return status;
-    status = walk_reader(events, reader, visit, user);
+    status = walk_reader(subject, reader, visit, user);
     rvl_trace_reader_close(reader);
     return status;
 }
@@ -168,79 +169,74 @@ static bool note_stage(void *user, const rvl_trace_event *event)
 }
 
 /* The reader stays: it has the devices' strings. */
-static rvl_status read_once(plan_events *events, bool *has_stage_out)
+static rvl_status read_once(rvli_subject *subject, bool *has_stage_out)
 {
     *has_stage_out = false;
-    rvl_status status = open_reader(events, &events->reader);
+    rvl_status status = open_reader(subject, &subject->reader);
     if (status != RVL_OK)
         return status;
-    status = rvl_trace_reader_get_devices(events->reader, events->devices, sizeof *events->devices,
-                                          RVL_MAX_DEVICES, &events->device_count);
+    status =
+        rvl_trace_reader_get_devices(subject->reader, subject->devices, sizeof *subject->devices,
+                                     RVL_MAX_DEVICES, &subject->device_count);
     if (status != RVL_OK)
         return status;
-    return walk_reader(events, events->reader, note_stage, has_stage_out);
+    return walk_reader(subject, subject->reader, note_stage, has_stage_out);
 }
 
-int plan_events_open(const plan_arguments *arguments, const char *const *paths, size_t path_count,
-                     char *why, size_t why_size, plan_events *events_out)
+rvl_status rvli_subject_open(const char *const *paths, size_t path_count,
+                             const rvl_replay_options *reading, rvli_subject *subject_out)
 {
-    plan_events events = {.reading = {.struct_size = sizeof events.reading,
-                                      .flags = arguments->partial ? RVL_REPLAY_PARTIAL : 0,
-                                      .snapshot_process = arguments->snapshot_process,
-                                      .snapshot_device = arguments->snapshot_device}};
+    rvli_subject subject = {.reading = *reading};
     bool has_stage = false;
-    rvl_status status = place_paths(&events, paths, path_count);
+    rvl_status status = place_paths(&subject, paths, path_count);
     if (status == RVL_OK)
-        status = read_once(&events, &has_stage);
+        status = read_once(&subject, &has_stage);
     if (status == RVL_OK && has_stage) {
-        *events_out = events;
-        return 0;
+        *subject_out = subject;
+        return RVL_OK;
     }
-    int code = EXIT_BAD_INPUT;
-    if (status != RVL_OK)
-        code = describe_replay(status, why, why_size);
-    else
-        snprintf(
-            why, why_size,
-            "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage() or "
-            "reveille.stage(), or with ranges (`reveille run --stages`)",
-            paths[0]);
-    plan_events_close(&events);
-    return code;
-}
-
-rvl_status plan_events_of_step(const rvl_model_step *step, plan_events *events_out)
-{
-    plan_events events = {.device_count = 1};
-    rvl_status status = rvl_model_step_get_device(step, events.devices, sizeof *events.devices);
-    if (status == RVL_OK)
-        status = rvl_model_step_get_events(step, NULL, 0, 0, &events.count);
+    rvli_subject_close(&subject);
     if (status != RVL_OK)
         return status;
-    events.events = calloc(events.count, sizeof *events.events);
-    if (events.events == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the events of a step");
-    status = rvl_model_step_get_events(step, events.events, sizeof *events.events, events.count,
-                                       &events.count);
+    rvli_error(RVL_ERR_NOT_FOUND,
+               "the trace has no stage, so there is none to fit: mark them with rvl_stage() or "
+               "reveille.stage(), or with ranges (`reveille run --stages`)");
+    rvli_error_place(paths[0], 0, 0);
+    return RVL_ERR_NOT_FOUND;
+}
+
+rvl_status rvli_subject_of_step(const rvl_model_step *step, rvli_subject *subject_out)
+{
+    rvli_subject subject = {.device_count = 1};
+    rvl_status status = rvl_model_step_get_device(step, subject.devices, sizeof *subject.devices);
     if (status == RVL_OK)
-        *events_out = events;
+        status = rvl_model_step_get_events(step, NULL, 0, 0, &subject.count);
+    if (status != RVL_OK)
+        return status;
+    subject.events = calloc(subject.count, sizeof *subject.events);
+    if (subject.events == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the events of a step");
+    status = rvl_model_step_get_events(step, subject.events, sizeof *subject.events, subject.count,
+                                       &subject.count);
+    if (status == RVL_OK)
+        *subject_out = subject;
     else
-        free(events.events);
+        free(subject.events);
     return status;
 }
 
-void plan_events_close(plan_events *events)
+void rvli_subject_close(rvli_subject *subject)
 {
-    for (size_t i = 0; i < events->path_count; i++) {
-        free(events->paths[i]);
-        if (events->files[i] >= 0)
-            close(events->files[i]);
+    for (size_t i = 0; i < subject->path_count; i++) {
+        free(subject->paths[i]);
+        if (subject->files[i] >= 0)
+            close(subject->files[i]);
     }
-    free(events->paths);
-    free(events->files);
-    free(events->events);
-    rvl_trace_reader_close(events->reader);
-    *events = (plan_events){0};
+    free(subject->paths);
+    free(subject->files);
+    free(subject->events);
+    rvl_trace_reader_close(subject->reader);
+    *subject = (rvli_subject){0};
 }
 
 /* ---- Who has part in a tag ---- */
@@ -270,7 +266,7 @@ typedef struct live_share {
 } live_share;
 
 typedef struct sharer {
-    const plan_tag *tag;
+    const rvli_scaled_tag *tag;
     group *groups;
     live_share *live;
     live_share *unused;
@@ -442,10 +438,10 @@ static bool note_share(void *user, const rvl_trace_event *event)
 }
 
 /* Measures the tag, of one process or of any. */
-static rvl_status measure(const plan_events *events, plan_tag *tag)
+static rvl_status measure(const rvli_subject *subject, rvli_scaled_tag *tag)
 {
     sharer s = {.tag = tag};
-    rvl_status status = walk(events, note_share, &s);
+    rvl_status status = walk(subject, note_share, &s);
     if (s.failed)
         status = RVL_ERR_HOST_OOM;
     if (status == RVL_OK && s.peak_granules == 0)
@@ -459,29 +455,29 @@ static rvl_status measure(const plan_events *events, plan_tag *tag)
     return status;
 }
 
-rvl_status plan_tag_measure(const plan_events *events, const char *name, uint64_t granularity_bytes,
-                            plan_tag *tag_out)
+rvl_status rvli_scaled_tag_measure(const rvli_subject *subject, const char *name,
+                                   uint64_t granularity_bytes, rvli_scaled_tag *tag_out)
 {
-    plan_tag tag = {.name = name, .granularity_bytes = granularity_bytes};
-    rvl_status status = measure(events, &tag);
+    rvli_scaled_tag tag = {.name = name, .granularity_bytes = granularity_bytes};
+    rvl_status status = measure(subject, &tag);
     const char *slash = strchr(name, '/');
     if (status == RVL_ERR_NOT_FOUND && slash != NULL) {
         tag.name = slash + 1;
         tag.process = strndup(name, (size_t)(slash - name));
-        status = tag.process != NULL ? measure(events, &tag) : RVL_ERR_HOST_OOM;
+        status = tag.process != NULL ? measure(subject, &tag) : RVL_ERR_HOST_OOM;
     }
     if (status == RVL_OK)
         *tag_out = tag;
     else
-        plan_tag_forget(&tag);
+        rvli_scaled_tag_forget(&tag);
     return status;
 }
 
-void plan_tag_forget(plan_tag *tag)
+void rvli_scaled_tag_forget(rvli_scaled_tag *tag)
 {
     free(tag->process);
     free(tag->holder);
-    *tag = (plan_tag){0};
+    *tag = (rvli_scaled_tag){0};
 }
 
 /* ---- What they come to, scaled ---- */
@@ -519,7 +515,7 @@ static bool see_process(scaler *s, uint32_t process)
 static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out)
 {
     scaler *s = user;
-    const plan_tag *tag = s->shared.tag;
+    const rvli_scaled_tag *tag = s->shared.tag;
     if (event == NULL) { /* they begin */
         begin_sharing(&s->shared);
         memset(s->seen, 0, s->seen_count * sizeof *s->seen);
@@ -542,34 +538,35 @@ static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out
     return granules == 0 || see_process(s, event->process_index) ? RVL_OK : RVL_ERR_HOST_OOM;
 }
 
-static rvl_status replay_events(const plan_events *events, const rvl_replay_options *options,
+static rvl_status replay_events(const rvli_subject *subject, const rvl_replay_options *options,
                                 rvl_replay **replay_out)
 {
     const rvl_replay_events of_step = {.struct_size = sizeof of_step,
                                        .name = "the plan",
-                                       .devices = events->devices,
-                                       .device_count = events->device_count,
-                                       .device_size = sizeof *events->devices,
-                                       .events = events->events,
-                                       .event_count = events->count,
-                                       .event_size = sizeof *events->events};
-    if (events->paths == NULL)
+                                       .devices = subject->devices,
+                                       .device_count = subject->device_count,
+                                       .device_size = sizeof *subject->devices,
+                                       .events = subject->events,
+                                       .event_count = subject->count,
+                                       .event_size = sizeof *subject->events};
+    if (subject->paths == NULL)
         return rvl_replay_run_events(&of_step, options, replay_out);
     rvl_replay_options of_files = *options;
-    of_files.flags |= events->reading.flags;
-    of_files.snapshot_process = events->reading.snapshot_process;
-    of_files.snapshot_device = events->reading.snapshot_device;
-    rvl_status status = rvl_replay_run((const char *const *)events->paths, events->path_count,
+    of_files.flags |= subject->reading.flags;
+    of_files.snapshot_process = subject->reading.snapshot_process;
+    of_files.snapshot_device = subject->reading.snapshot_device;
+    rvl_status status = rvl_replay_run((const char *const *)subject->paths, subject->path_count,
                                        &of_files, replay_out);
-    name_place(events);
+    name_place(subject);
     return status;
 }
 
-rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, uint64_t granules,
-                              const rvl_replay_options *options, rvl_replay **replay_out)
+rvl_status rvli_subject_replay(const rvli_subject *subject, const rvli_scaled_tag *tag,
+                               uint64_t granules, const rvl_replay_options *options,
+                               rvl_replay **replay_out)
 {
     if (granules == UINT64_MAX)
-        return replay_events(events, options, replay_out);
+        return replay_events(subject, options, replay_out);
     scaler s = {.shared = {.tag = tag}, .granules = granules, .seen = calloc(16, sizeof(bool))};
     rvl_replay_options scaled = *options;
     scaled.filter = scale_event;
@@ -577,7 +574,7 @@ rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, ui
     scaled.event_size = sizeof(rvl_trace_event);
     s.seen_count = 16;
     rvl_status status =
-        s.seen != NULL ? replay_events(events, &scaled, replay_out) : RVL_ERR_HOST_OOM;
+        s.seen != NULL ? replay_events(subject, &scaled, replay_out) : RVL_ERR_HOST_OOM;
     end_sharing(&s.shared);
     free(s.seen);
     return status;
@@ -599,19 +596,19 @@ static bool note_external(void *user, const rvl_trace_event *event)
     return true;
 }
 
-uint32_t plan_events_fraction(const plan_events *events, const plan_tag *tag, uint64_t cache_bytes,
-                              uint64_t capacity_bytes)
+uint32_t rvli_subject_fraction(const rvli_subject *subject, const rvli_scaled_tag *tag,
+                               uint64_t cache_bytes, uint64_t capacity_bytes)
 {
     external_search context = {.cause = "engine_context"};
     const char *slash = strrchr(tag->name, '/');
     if (strcmp(slash != NULL ? slash + 1 : tag->name, "kv_cache") != 0)
         return 0;
-    plan_tag weights = {
+    rvli_scaled_tag weights = {
         .name = "weights", .process = tag->holder, .granularity_bytes = tag->granularity_bytes};
-    rvl_status status = measure(events, &weights);
+    rvl_status status = measure(subject, &weights);
     free(weights.holder);
     if (status == RVL_OK)
-        status = walk(events, note_external, &context);
+        status = walk(subject, note_external, &context);
     if (status != RVL_OK || context.largest >= capacity_bytes)
         return 0;
     double bytes = (double)(weights.peak_granules * tag->granularity_bytes + cache_bytes);
@@ -652,9 +649,9 @@ static bool note_tag(void *user, const rvl_trace_event *event)
     return fits && list->length + 8 < list->size;
 }
 
-void plan_events_list_tags(const plan_events *events, char *text, size_t size)
+void rvli_subject_list_tags(const rvli_subject *subject, char *text, size_t size)
 {
     tag_list list = {.text = text, .size = size};
     text[0] = '\0';
-    walk(events, note_tag, &list);
+    walk(subject, note_tag, &list);
 }
