@@ -3,7 +3,8 @@
 
 In a PyTorch program use ``region``, ``pause`` and ``resume``; they work through a hook library.
 Without PyTorch, ``Context`` manages memory on a real or simulated GPU. ``replay`` reports the peaks
-of recorded runs, and ``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports
+of recorded runs, ``model`` those of a model from its config, ``plan`` finds what fits, and
+``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports
 what is installed. ``reveille.testing`` is a pytest plugin. ``reveille.torch_memory_saver`` has the
 interface of the package of that name. ``reveille.prometheus`` shows ``metrics()`` to Prometheus.
 The package needs the standard library alone. Functions that work on PyTorch import it when you call
@@ -19,6 +20,7 @@ from ._context import Context
 from ._hooks import HookContext, configure_subprocess
 from ._job import Job, JobForecast
 from ._metrics import DeviceMetrics, Metrics, StoreMetrics, TagMetrics, metrics
+from ._model import model, plan, plan_model, settings
 from ._options import profile, profiles
 from ._process import (
     HookStats,
@@ -51,16 +53,20 @@ from ._results import (
     Forecast,
     Holder,
     HostMemory,
+    ModelStep,
     Oom,
+    Plan,
     Profile,
     Replay,
     ReplayDevice,
     ReplayOom,
     ReplayStage,
+    Setting,
     Verdict,
     StageStats,
     Stats,
     TagStats,
+    Term,
 )
 from ._simulated import ProgramFailed, SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
@@ -126,6 +132,7 @@ __all__ = [
     "JobForecast",
     "Links",
     "Metrics",
+    "ModelStep",
     "NoBackend",
     "NoDevice",
     "NoDriver",
@@ -134,6 +141,7 @@ __all__ = [
     "Oom",
     "OutOfDeviceMemory",
     "OutOfHostMemory",
+    "Plan",
     "Profile",
     "ProgramFailed",
     "Replay",
@@ -142,6 +150,7 @@ __all__ = [
     "ReplayStage",
     "Verdict",
     "ReveilleError",
+    "Setting",
     "SimulatedGPUs",
     "SimulatedRun",
     "StageStats",
@@ -149,6 +158,7 @@ __all__ = [
     "StoreMetrics",
     "TagMetrics",
     "TagStats",
+    "Term",
     "TimedOut",
     "Transfer",
     "TransitionMetrics",
@@ -167,8 +177,11 @@ __all__ = [
     "format_size",
     "hook_mode",
     "metrics",
+    "model",
     "parse_size",
     "pause",
+    "plan",
+    "plan_model",
     "profile",
     "profiles",
     "ready",
@@ -178,6 +191,7 @@ __all__ = [
     "replay",
     "resume",
     "set_disk_directory",
+    "settings",
     "simulated",
     "sleep",
     "stage",

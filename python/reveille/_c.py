@@ -73,6 +73,9 @@ CUDA_HOST_PAGEABLE = 2
 REPLAY_PARTIAL = 1
 REPLAY_HEADROOM_BYTES = 4
 REPLAY_HEADROOM_PERCENT = 8
+MODEL_SEGMENTS = 0x100000
+PLAN_REFUSED = 4
+PLAN_ANY = (1 << 64) - 1  # of largest_bytes: any size fits
 
 # Enums, as tuples in the order of their values.
 BACKUPS = ("none", "host", "disk")
@@ -82,6 +85,36 @@ HOST_KEEPS = ("all", "bytes", "none")
 WAKES = ("staged", "together")
 PIECE_STATES = ("open", "restored", "filled")
 LOG_LEVELS = ("error", "warn", "info", "debug")
+PLAN_STATES = ("left out", "fits", "tight", "does not fit", "refused", "failed")
+MODEL_DOUBTS = ("none", "assumed", "left out")
+MODEL_TERMS = (
+    "weights",
+    "kv_cache",
+    "cuda_graph",
+    "buffers",
+    "sharded_weights",
+    "master_weights",
+    "optimizer",
+    "gradients",
+    "gradient_buckets",
+    "all_gather",
+    "activations",
+    "logits",
+    "training_copy",
+    "engine_context",
+    "trainer_context",
+    "trainer_residue",
+    "asleep",
+    "optimizer_temporaries",
+    "blas_workspaces",
+    "cached",
+    "engine_nccl",
+    "trainer_nccl",
+    "dequantised",
+    "trainer_host",
+    "paged_optimizer",
+    "update_bucket",
+)
 
 
 def flags(*chosen: tuple[object, int]) -> int:
@@ -597,6 +630,104 @@ class ReplayDevice(Sized):
     ]
 
 
+class ModelGiven(Structure):
+    _fields_ = [
+        ("term", c_int),
+        ("reserved", c_uint32),
+        ("bytes", c_uint64),
+    ]
+
+
+class ModelOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("flags", c_uint64),
+        ("device", c_char_p),
+        ("tp", c_uint32),
+        ("pp", c_uint32),
+        ("pp_rank", c_uint32),
+        ("ep", c_uint32),
+        ("train", c_int),
+        ("train_ranks", c_uint32),
+        ("mem_fraction_ppm", c_uint32),
+        ("strategy", c_int),
+        ("wake", c_int),
+        ("micro_batch", c_uint32),
+        ("seq_len", c_uint32),
+        ("optimizer", c_int),
+        ("weights_dtype", c_int),
+        ("kv_dtype", c_int),
+        ("name", c_char_p),
+        ("notes", c_void_p),
+        ("note_count", c_size_t),
+        ("given", POINTER(ModelGiven)),
+        ("given_count", c_size_t),
+        ("given_size", c_size_t),
+        ("accumulate", c_uint32),
+        ("attention", c_int),
+        ("train_tp", c_uint32),
+        ("train_pp", c_uint32),
+        ("train_cp", c_uint32),
+        ("train_ep", c_uint32),
+        ("train_stage", c_uint32),
+        ("loss", c_int),
+        ("loss_chunks", c_uint32),
+        ("lora_rank", c_uint32),
+        ("lora_targets", c_int),
+        ("base_dtype", c_int),
+        ("train_vpp", c_uint32),
+        ("optimizer_offload_ppm", c_uint32),
+        ("use", c_int),
+        ("reserved", c_uint32),
+        ("update_bucket_bytes", c_uint64),
+    ]
+
+
+class ModelSetting(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("group", c_char_p),
+        ("values", c_char_p),
+        ("expected", c_char_p),
+        ("usual", c_char_p),
+        ("help", c_char_p),
+    ]
+
+
+class PlanCase(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("plan", c_void_p),
+        ("tag", c_char_p),
+        ("step", POINTER(ModelOptions)),
+        ("replay", POINTER(ReplayOptions)),
+    ]
+
+
+class PlanResult(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("state", c_int),
+        ("device", c_int),
+        ("flags", c_uint64),
+        ("gpu_count", c_uint32),
+        ("mem_fraction_ppm", c_uint32),
+        ("capacity_bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("transition_ns", c_uint64),
+        ("largest_bytes", c_uint64),
+        ("traced_bytes", c_uint64),
+        ("headroom_bytes", c_uint64),
+        ("capacity_doubt_bytes", c_uint64),
+        ("assumed_bytes", c_uint64),
+        ("stage", c_char * 64),
+        ("key", c_char * 64),
+        ("why", c_char * 384),
+    ]
+
+
 _TAGS = [POINTER(c_uint32), c_size_t]
 _HOLDERS = [POINTER(Holder), c_size_t, c_size_t, POINTER(c_size_t)]
 
@@ -712,6 +843,29 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_verdict_keyword": (c_char_p, [c_int]),
     "rvl_replay_to_json": (c_int, [c_void_p, POINTER(c_void_p)]),
     "rvl_replay_close": (None, [c_void_p]),
+    "rvl_model_open": (c_int, [c_char_p, POINTER(c_void_p)]),
+    "rvl_model_close": (None, [c_void_p]),
+    "rvl_model_type": (c_char_p, [c_void_p]),
+    "rvl_model_parameter_count": (c_uint64, [c_void_p]),
+    "rvl_model_setting_get": (c_int, [c_size_t, POINTER(ModelSetting)]),
+    "rvl_model_options_set": (c_int, [POINTER(ModelOptions), c_char_p, c_char_p]),
+    "rvl_model_options_check": (c_int, [POINTER(ModelOptions), c_char_p]),
+    "rvl_model_step_make": (c_int, [c_void_p, POINTER(ModelOptions), POINTER(c_void_p)]),
+    "rvl_model_step_close": (None, [c_void_p]),
+    "rvl_model_step_bytes": (c_uint64, [c_void_p, c_int]),
+    "rvl_model_step_allocation_count": (c_size_t, [c_void_p, c_int]),
+    "rvl_model_step_tag": (c_char_p, [c_void_p, c_int]),
+    "rvl_model_step_doubt": (c_int, [c_void_p, c_int]),
+    "rvl_model_step_token_count": (c_uint64, [c_void_p]),
+    "rvl_model_step_replay": (c_int, [c_void_p, POINTER(ReplayOptions), POINTER(c_void_p)]),
+    "rvl_model_step_write": (c_int, [c_void_p, c_char_p]),
+    "rvl_plan_open": (
+        c_int,
+        [POINTER(c_char_p), c_size_t, POINTER(ReplayOptions), POINTER(c_void_p)],
+    ),
+    "rvl_plan_open_model": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "rvl_plan_close": (None, [c_void_p]),
+    "rvl_plan_run": (c_int, [POINTER(PlanCase), POINTER(PlanResult), POINTER(c_void_p)]),
 }
 
 # What a build without the CUDA backend lacks.

@@ -309,6 +309,82 @@ class Replay:
         return all(device.within_budgets for device in self.devices)
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a model's step. values is None for a switch, which is True or False."""
+
+    name: str
+    group: str
+    values: str | None
+    expected: str
+    usual: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Term:
+    """A group of a step's memory. doubt: "none", "assumed" (as other programs had) or "left out"."""
+
+    name: str
+    bytes: int
+    allocation_count: int
+    doubt: str
+
+
+@dataclass(frozen=True)
+class ModelStep:
+    """What a step of a model asks of a GPU."""
+
+    type: str
+    parameter_count: int
+    token_count: int
+    terms: tuple[Term, ...]
+    replay: Replay
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has enough memory at every instant."""
+        return self.replay.fits
+
+    def term(self, name: str) -> Term:
+        """The term of a name, of 0 bytes if the step does not have it."""
+        found = [each for each in self.terms if each.name == name]
+        return found[0] if found else Term(name, 0, 0, "none")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fits, and what binds. include/reveille/plan.h says what each number is.
+
+    Attributes:
+        state: "fits", "tight" (it leaves less than the headroom) or "does not fit"
+        largest_bytes: of the tag; None: any size fits
+        mem_fraction: that gives an engine the largest KV cache; None: not known
+        why: why it does not fit; "": the stage says it
+    """
+
+    state: str
+    gpu_count: int
+    device: int
+    stage: str
+    capacity_bytes: int
+    peak_bytes: int
+    host_bytes: int
+    transition_ns: int
+    largest_bytes: int | None
+    traced_bytes: int
+    headroom_bytes: int
+    capacity_doubt_bytes: int
+    assumed_bytes: int
+    mem_fraction: float | None
+    why: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits and leaves the headroom."""
+        return self.state == "fits"
+
+
 def holder_of(struct: _c.Holder) -> Holder:
     """A holder with "external" for the process that is none, and "" for no tag."""
     return Holder(

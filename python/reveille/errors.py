@@ -233,6 +233,8 @@ def last_error(
     if file is not None:
         place = [file, *(str(number) for number in (record.line, record.column) if number)]
         message = f"{':'.join(place)}: {message}"
+    elif record.key:
+        message = f"{_c.some_text(record.key)}: {message}"
     return error_of(
         status,
         message,

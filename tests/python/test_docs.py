@@ -19,7 +19,7 @@ def examples(source, page):
 def test_programs_run(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     programs = [text for text in examples(source, "docs/python.md") if "import pytest" not in text]
-    assert len(programs) == 6
+    assert len(programs) == 7
     names = {}
     for program in programs:
         exec(compile(program, "docs/python.md", "exec"), names)

@@ -11,7 +11,7 @@ import pytest
 from conftest import SOURCE
 from reveille import _c, errors
 
-HEADERS = ("communicator", "context", "control", "cuda", "memory", "parts", "record", "replay", "sim", "sleep", "stats", "status", "trace",
+HEADERS = ("communicator", "context", "control", "cuda", "memory", "model", "parts", "plan", "record", "replay", "sim", "sleep", "stats", "status", "trace",
            "store", "transition", "verdict", "wake")  # fmt: skip
 POINTER_TYPE = type(ctypes.POINTER(ctypes.c_int))
 
@@ -61,7 +61,7 @@ def test_structs_lie_as_in_c(compiled):
             expected[expressions[-1]] = getattr(struct, field).offset
             expressions.append(f"sizeof((({c_name(struct)} *)0)->{field})")
             expected[expressions[-1]] = getattr(struct, field).size
-    assert len(structs()) == 33
+    assert len(structs()) == 38
     assert dict(zip(expressions, compiled(expressions))) == expected
 
 
@@ -88,9 +88,12 @@ def test_enums_and_constants_are_those_of_c(compiled):
         "RVL_WAKE_": _c.WAKES,
         "RVL_LOG_": _c.LOG_LEVELS,
         "RVL_PIECE_": _c.PIECE_STATES,
+        "RVL_MODEL_": _c.MODEL_TERMS,
+        "RVL_MODEL_DOUBT_": _c.MODEL_DOUBTS,
+        "RVL_PLAN_": _c.PLAN_STATES,
     }
     expected = {
-        prefix + name.upper(): value
+        prefix + name.upper().replace(" ", "_"): value
         for prefix, names in prefixes.items()
         for value, name in enumerate(names)
     }
@@ -99,7 +102,7 @@ def test_enums_and_constants_are_those_of_c(compiled):
                  "ALLOC_PAUSED", "CONTEXT_LOG_OPS", "CONTEXT_NO_VERIFY", "CONTEXT_DISK_TMPFS",
                  "TAG_RETAIN_BACKUPS", "TAG_POISON", "PAUSE_DISCARD", "RESUME_NO_RESTORE", "SIM_OVERCOMMIT",
                  "SIM_HOST_AHEAD", "CUDA_HOST_AHEAD", "CUDA_HOST_PAGEABLE",
-                 "REPLAY_PARTIAL", "SUMMARY_BYTES"):  # fmt: skip
+                 "REPLAY_PARTIAL", "SUMMARY_BYTES", "MODEL_SEGMENTS", "PLAN_REFUSED"):  # fmt: skip
         expected["RVL_" + name] = getattr(_c, name)
     assert dict(zip(expected, compiled(expected))) == expected
 
