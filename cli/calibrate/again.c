@@ -8,50 +8,48 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "calibrate/fit.h"
 #include "command.h"
 #include "output.h"
-
-#define VALUES_MAX 1000 /* of an act and size; more say nothing new */
+#include "reveille/calibrate.h"
 
 /* ---- Reading ---- */
 
-/* So many values that their spread is the one that the file has. The strings stay the file's. */
-static bool add_series(samples *all, const json_t *one)
+/* The strings stay the file's. false: it is no measurement. */
+static bool read_one(const json_t *one, rvl_measurement *found)
 {
-    const char *act = json_string_value(json_object_get(one, "act"));
-    const char *unit = json_string_value(json_object_get(one, "unit"));
     json_int_t bytes = json_integer_value(json_object_get(one, "bytes"));
     json_int_t count = json_integer_value(json_object_get(one, "count"));
     static const char *const keys[] = {"least", "median", "most"};
-    json_int_t values[3];
-    if (act == NULL || unit == NULL || bytes < 0 || count < 1)
+    uint64_t *const values[] = {&found->least_value, &found->median_value, &found->most_value};
+    json_int_t before = 0;
+    found->act = json_string_value(json_object_get(one, "act"));
+    found->unit = json_string_value(json_object_get(one, "unit"));
+    if (found->act == NULL || found->unit == NULL || bytes < 0 || count < 1)
         return false;
     for (size_t i = 0; i < 3; i++) {
-        values[i] = json_integer_value(json_object_get(one, keys[i]));
-        if (values[i] < 0 || (i > 0 && values[i] < values[i - 1]))
+        json_int_t value = json_integer_value(json_object_get(one, keys[i]));
+        if (value < before)
             return false;
+        before = value;
+        *values[i] = (uint64_t)value;
     }
-    for (json_int_t i = 0; i < count && i < VALUES_MAX; i++) {
-        size_t which = count == 1 ? 1 : i == 0 ? 0 : i == count - 1 ? 2 : 1;
-        samples_add(all, act, (uint64_t)bytes, unit, (uint64_t)values[which]);
-    }
+    found->bytes = (uint64_t)bytes;
+    found->count = (uint64_t)count;
     return true;
 }
 
-static int read_measured(const char *path, const json_t *root, samples *all)
+/* list has room for all. */
+static int read_measured(const char *path, const json_t *measured, rvl_measurement *list)
 {
-    const json_t *list = json_object_get(root, "measured");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (!add_series(all, json_array_get(list, i)))
+    size_t count = json_array_size(measured);
+    for (size_t i = 0; i < count; i++) {
+        if (!read_one(json_array_get(measured, i), &list[i]))
             return complain(
                 EXIT_BAD_INPUT,
                 "calibrate: %s: measured[%zu] is no measurement: calibrate the card again", path,
                 i);
     }
-    if (all->failed)
-        return complain(EXIT_INTERNAL, "out of host memory");
-    if (all->count == 0)
+    if (count == 0)
         return complain(EXIT_BAD_INPUT,
                         "calibrate: %s has no measurements: name a file that `reveille calibrate` "
                         "has written, or calibrate the card",
@@ -78,19 +76,20 @@ static bool set_cost(json_t *group, const char *name, rvl_cost now, bool measure
            json_object_set_new(cost, "from", json_string("measured")) == 0;
 }
 
-static bool set_costs(json_t *root, const rvl_profile *profile, uint32_t known, bool told)
+static bool set_costs(json_t *root, const rvl_profile *profile, uint64_t known, bool told)
 {
     json_t *costs = json_object_get(root, "costs"), *waits = json_object_get(root, "waits");
-    uint32_t bit = 1;
     bool ok = true;
 #define SET_COST(field)                                                                            \
-    ok = set_cost(costs, #field, profile->cost.field, (known & bit) != 0, told) && ok;             \
-    bit <<= 1;
+    ok =                                                                                           \
+        set_cost(costs, #field, profile->cost.field, known >> RVL_COST_INDEX_##field & 1, told) && \
+        ok;
     RVL_COST_MAP(SET_COST)
 #undef SET_COST
 #define SET_WAIT(field)                                                                            \
-    ok = set_cost(waits, #field, profile->waits.field, (known & bit) != 0, told) && ok;            \
-    bit <<= 1;
+    ok = set_cost(waits, #field, profile->waits.field, known >> RVL_COST_INDEX_##field & 1,        \
+                  told) &&                                                                         \
+         ok;
     RVL_COST_WAITS_MAP(SET_WAIT)
 #undef SET_WAIT
     json_object_del(root, "agreement");
@@ -101,14 +100,16 @@ static bool set_costs(json_t *root, const rvl_profile *profile, uint32_t known, 
 
 static int fit_root(const char *path, json_t *root, rvl_profile *profile, bool told)
 {
-    samples all = {0};
-    int exit = read_measured(path, root, &all);
-    if (exit == EXIT_FITS) {
-        uint32_t known = fit_profile(&all, profile);
-        if (!set_costs(root, profile, known, told))
-            exit = complain(EXIT_INTERNAL, "out of host memory");
-    }
-    samples_free(&all);
+    const json_t *measured = json_object_get(root, "measured");
+    uint64_t known = 0;
+    rvl_measurement *list = calloc(json_array_size(measured) + 1, sizeof *list);
+    int exit = list != NULL ? read_measured(path, measured, list)
+                            : complain(EXIT_INTERNAL, "out of host memory");
+    if (exit == EXIT_FITS && (rvl_profile_fit(profile, list, sizeof *list,
+                                              json_array_size(measured), &known) != RVL_OK ||
+                              !set_costs(root, profile, known, told)))
+        exit = complain(EXIT_INTERNAL, "out of host memory");
+    free(list);
     return exit;
 }
 

@@ -127,7 +127,6 @@ const command_spec calibrate_spec = {
 #include "calibrate/agree.h"
 #include "calibrate/card.h"
 #include "calibrate/document.h"
-#include "calibrate/fit.h"
 #include "calibrate/neighbours.h"
 #include "progress.h"
 
@@ -146,7 +145,7 @@ typedef struct run {
     neighbours others;
     uint64_t free_at_begin; /* before a child had a context */
     rvl_profile profile;
-    uint32_t measured_costs;
+    uint64_t measured_costs;
     agreement agreed;
     output_file file; /* of -o, from before anything is measured */
     bool file_open;
@@ -296,8 +295,9 @@ static rvl_status make_profile(run *it)
     it->profile.flags = RVL_PROFILE_MEASURED | (it->card.rdma ? 0 : RVL_PROFILE_NO_RDMA);
     it->profile.capacity_doubt_bytes = 0;
     it->profile.driver = (rvl_driver_use){0};
-    it->measured_costs = fit_profile(&it->all, &it->profile);
-    return RVL_OK;
+    return samples_fit(&it->all, &it->profile, &it->measured_costs)
+               ? RVL_OK
+               : rvli_error(RVL_ERR_HOST_OOM, "no host memory for a profile");
 }
 
 static char *text_of(const run *it, bool with_agreement)
@@ -369,17 +369,16 @@ static bool print_measured(const samples *all)
     if (rows == NULL)
         return false;
     for (size_t i = 0; i < all->count; i++) {
-        const series *one = &all->list[i];
         char of[SIZE_TEXT_BYTES] = "", least[SIZE_TEXT_BYTES], median[SIZE_TEXT_BYTES],
              most[SIZE_TEXT_BYTES], count[SIZE_TEXT_BYTES];
-        spread found = samples_spread(one);
-        if (one->bytes > 0)
-            format_size(one->bytes, of);
-        format_value(one->unit, found.least, least);
-        format_value(one->unit, found.median, median);
-        format_value(one->unit, found.most, most);
-        snprintf(count, sizeof count, "%zu", found.count);
-        table_add(rows, (const char *const[]){one->act, of, least, median, most, count});
+        const rvl_measurement found = samples_spread(&all->list[i]);
+        if (found.bytes > 0)
+            format_size(found.bytes, of);
+        format_value(found.unit, found.least_value, least);
+        format_value(found.unit, found.median_value, median);
+        format_value(found.unit, found.most_value, most);
+        snprintf(count, sizeof count, "%" PRIu64, found.count);
+        table_add(rows, (const char *const[]){found.act, of, least, median, most, count});
     }
     bool ok = table_print(rows, "");
     table_free(rows);

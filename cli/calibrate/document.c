@@ -28,7 +28,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-static json_t *cost(maker *m, rvl_cost it, bool measured)
+static json_t *cost(maker *m, rvl_cost it, uint64_t measured)
 {
     json_t *object = json_object();
     set(m, object, "call_ns", number(it.call_ns));
@@ -40,10 +40,9 @@ static json_t *cost(maker *m, rvl_cost it, bool measured)
 static json_t *costs(maker *m, const document *it)
 {
     json_t *object = json_object();
-    uint32_t bit = 1;
 #define COST_WRITE(field)                                                                          \
-    set(m, object, #field, cost(m, it->profile->cost.field, (it->measured_costs & bit) != 0));     \
-    bit <<= 1;
+    set(m, object, #field,                                                                         \
+        cost(m, it->profile->cost.field, it->measured_costs >> RVL_COST_INDEX_##field & 1));
     RVL_COST_MAP(COST_WRITE)
 #undef COST_WRITE
     return object;
@@ -52,13 +51,9 @@ static json_t *costs(maker *m, const document *it)
 static json_t *waits(maker *m, const document *it)
 {
     json_t *object = json_object();
-    uint32_t bit = 1;
-#define SKIP_BIT(field) bit <<= 1;
-    RVL_COST_MAP(SKIP_BIT)
-#undef SKIP_BIT
 #define WAIT_WRITE(field)                                                                          \
-    set(m, object, #field, cost(m, it->profile->waits.field, (it->measured_costs & bit) != 0));    \
-    bit <<= 1;
+    set(m, object, #field,                                                                         \
+        cost(m, it->profile->waits.field, it->measured_costs >> RVL_COST_INDEX_##field & 1));
     RVL_COST_WAITS_MAP(WAIT_WRITE)
 #undef WAIT_WRITE
     return object;
@@ -77,15 +72,14 @@ static json_t *measured(maker *m, const samples *all)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < all->count; i++) {
-        const series *one = &all->list[i];
-        spread found = samples_spread(one);
+        const rvl_measurement found = samples_spread(&all->list[i]);
         json_t *object = json_object();
-        set(m, object, "act", json_string(one->act));
-        set(m, object, "bytes", number(one->bytes));
-        set(m, object, "unit", json_string(one->unit));
-        set(m, object, "least", number(found.least));
-        set(m, object, "median", number(found.median));
-        set(m, object, "most", number(found.most));
+        set(m, object, "act", json_string(found.act));
+        set(m, object, "bytes", number(found.bytes));
+        set(m, object, "unit", json_string(found.unit));
+        set(m, object, "least", number(found.least_value));
+        set(m, object, "median", number(found.median_value));
+        set(m, object, "most", number(found.most_value));
         set(m, object, "count", number(found.count));
         append(m, array, object);
     }

@@ -12,7 +12,7 @@
 
 typedef struct document {
     const rvl_profile *profile;
-    uint32_t measured_costs; /* as fit_profile() answers */
+    uint64_t measured_costs; /* as of rvl_profile_fit() */
     const samples *measured;
     const agreement *agreed; /* NULL: not known yet */
     int driver_version;

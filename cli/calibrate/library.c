@@ -249,7 +249,8 @@ uint64_t measure_first_pause(card *it, uint64_t *bytes_out)
     ok = ok && rvl_alloc(made.context, FIRST_BYTES, &options, &made.addr) == RVL_OK &&
          timed_pause(&made, "pause_first");
     ok = close_subject(&made, ok);
-    uint64_t taken_ns = samples_spread(samples_find(&found, "pause_first", FIRST_BYTES)).median;
+    uint64_t taken_ns =
+        samples_spread(samples_find(&found, "pause_first", FIRST_BYTES)).median_value;
     samples_free(&found);
     it->measured = before;
     *bytes_out = FIRST_BYTES;

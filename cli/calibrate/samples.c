@@ -62,15 +62,29 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-spread samples_spread(const series *one)
+rvl_measurement samples_spread(const series *one)
 {
     if (one == NULL || one->count == 0)
-        return (spread){0};
+        return (rvl_measurement){0};
     qsort(one->values, one->count, sizeof *one->values, by_value);
-    return (spread){.least = one->values[0],
-                    .median = one->values[one->count / 2],
-                    .most = one->values[one->count - 1],
-                    .count = one->count};
+    return (rvl_measurement){.act = one->act,
+                             .unit = one->unit,
+                             .bytes = one->bytes,
+                             .least_value = one->values[0],
+                             .median_value = one->values[one->count / 2],
+                             .most_value = one->values[one->count - 1],
+                             .count = one->count};
+}
+
+bool samples_fit(const samples *all, rvl_profile *profile, uint64_t *costs_out)
+{
+    rvl_measurement *list = calloc(all->count + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < all->count; i++)
+        list[i] = samples_spread(&all->list[i]);
+    bool fitted = list != NULL && !all->failed &&
+                  rvl_profile_fit(profile, list, sizeof *list, all->count, costs_out) == RVL_OK;
+    free(list);
+    return fitted;
 }
 
 void means_note(means *batch, const char *act, uint64_t bytes, uint64_t ns)

@@ -3,7 +3,7 @@
  * What was measured: for each act and size, every time it took, or every amount that was read.
  *
  * An act is measured several times; what is told of it is the least, the median, the most and the
- * count. The fit (fit.h) reads medians alone, so that one slow call moves nothing.
+ * count. The fit (rvl_profile_fit()) reads medians alone, so that one slow call moves nothing.
  */
 #ifndef RVL_CLI_CALIBRATE_SAMPLES_H
 #define RVL_CLI_CALIBRATE_SAMPLES_H
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "reveille/calibrate.h"
 
 /* One act on so many bytes. */
 typedef struct series {
@@ -29,21 +31,17 @@ typedef struct samples {
     bool failed; /* there was no memory for a value: what is told would be wrong */
 } samples;
 
-typedef struct spread {
-    uint64_t least;
-    uint64_t median;
-    uint64_t most;
-    size_t count; /* 0: nothing was measured, and the rest is 0 */
-} spread;
-
 /* Adds a value. act and unit are static strings. */
 void samples_add(samples *all, const char *act, uint64_t bytes, const char *unit, uint64_t value);
 
 /* The values of an act on so many bytes; NULL: there are none. */
 const series *samples_find(const samples *all, const char *act, uint64_t bytes);
 
-/* NULL: count 0. */
-spread samples_spread(const series *one);
+/* NULL: count 0, and no act. */
+rvl_measurement samples_spread(const series *one);
+
+/* Fits a profile, as rvl_profile_fit() does. false: no memory, also for a value that was added. */
+bool samples_fit(const samples *all, rvl_profile *profile, uint64_t *costs_out);
 
 /*
  * Calls of one batch that are timed one by one. A pause or resume takes the sum of its calls, and a

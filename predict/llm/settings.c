@@ -249,7 +249,7 @@ static const setting settings[] = {
 
 static bool is_given(const rvl_model_options *o, rvl_model_term first, rvl_model_term last)
 {
-    if (o->given == NULL || o->given_size < sizeof *o->given)
+    if (o->given == NULL || o->given_size < sizeof o->given->term)
         return false; /* the step says what is wrong with them */
     for (size_t i = 0; i < o->given_count; i++) {
         rvl_model_term term;

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-HEADERS = ("communicator cuda hooks model plan record reveille snapshot timeline trace transition version").split()
+HEADERS = ("calibrate communicator cuda hooks model plan record reveille snapshot timeline trace transition version").split()
 BEGIN = """/* SPDX-License-Identifier: MIT */
 /*
  * The public API as a program has it compiled in that was built with version %s. Written by

@@ -16,7 +16,7 @@ NOUNS = """address allocation backup clock communicator context control cuda dev
 model_options model_setting model_step pause plan plan_result process profile record replay resume size sleep snapshot stage state status store string tag
 verdict timeline trace trace_reader trace_writer transition wake_up""".split()
 # What a call does, as the word behind its noun.
-VERBS = """abort add allow ask begin cancel check close commit copy define discard export fill find finish flush forbid forecast
+VERBS = """abort add allow ask begin cancel check close commit copy define discard export fill find finish fit flush forbid forecast
 end free get load make mark next open parse pause prepare refuse release remove replay resume run serve set stage start step stop
 sweep synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.

@@ -9,11 +9,14 @@
  * Some costs are not measured alone: a warm pause has the calls in it, a cold one the making of
  * memory as well. What is known is taken off first.
  */
-#include "calibrate/fit.h"
+#include "reveille/calibrate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/element.h"
+#include "base/error.h"
+#include "base/options.h"
 
 #define POINTS_MAX 16
 #define FS_PER_NS 1e6
@@ -21,6 +24,12 @@
 #define PIECE_BYTES 2097152.0
 #define GIB_BYTES 1073741824.0
 #define LARGE_BLOCKS_BYTES (16 * GIB_BYTES) /* four blocks of 4 GiB */
+
+/* What was measured, without elements that are of another version. */
+typedef struct samples {
+    rvl_measurement *list;
+    size_t count;
+} samples;
 
 typedef struct points {
     double bytes[POINTS_MAX];
@@ -47,10 +56,19 @@ static points medians(const samples *all, const char *act)
     points found = {.count = 0};
     for (size_t i = 0; i < all->count; i++) {
         if (strcmp(all->list[i].act, act) == 0)
-            add_point(&found, (double)all->list[i].bytes,
-                      (double)samples_spread(&all->list[i]).median);
+            add_point(&found, (double)all->list[i].bytes, (double)all->list[i].median_value);
     }
     return found;
+}
+
+/* The median of an act on so many bytes; 0: it was not measured. */
+static double median_of(const samples *all, const char *act, uint64_t bytes)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->list[i].bytes == bytes && strcmp(all->list[i].act, act) == 0)
+            return (double)all->list[i].median_value;
+    }
+    return 0;
 }
 
 /* With one part given as 0: the other that fits best. */
@@ -91,7 +109,7 @@ static double at(line it, double bytes)
 
 static uint32_t whole(double value)
 {
-    return value <= 0 ? 0 : value >= UINT32_MAX ? UINT32_MAX : (uint32_t)lround(value);
+    return value <= 0 ? 0 : value >= UINT32_MAX ? UINT32_MAX : (uint32_t)(value + 0.5);
 }
 
 static rvl_cost cost_of(line it)
@@ -106,13 +124,7 @@ static line line_of(rvl_cost cost)
 
 /* ---- The costs ---- */
 
-enum {
-#define COST_NUMBER(field) COST_##field,
-    RVL_COST_MAP(COST_NUMBER) RVL_COST_WAITS_MAP(COST_NUMBER)
-#undef COST_NUMBER
-};
-
-#define BIT(field) (UINT32_C(1) << COST_##field)
+#define BIT(field) (UINT64_C(1) << RVL_COST_INDEX_##field)
 
 static bool fit_act(const samples *all, const char *act, rvl_cost *cost)
 {
@@ -196,8 +208,7 @@ static bool fit_copy(const samples *all, const points *moved, const char *plain,
         return false;
     cost->fs_per_byte = whole(fit_one(&whole_bytes, true) * FS_PER_NS);
     if (cut.count > 0) {
-        const series *as_one = samples_find(all, plain, (uint64_t)cut.bytes[0]);
-        double extra = cut.values[0] - (double)samples_spread(as_one).median;
+        double extra = cut.values[0] - median_of(all, plain, (uint64_t)cut.bytes[0]);
         cost->call_ns = whole(extra / (cut.bytes[0] / PIECE_BYTES));
     }
     return true;
@@ -211,17 +222,12 @@ static bool fit_copies(const samples *all, rvl_cost_model *model)
            fit_copy(all, &in, "link_to_device", "link_to_device_by_2_mib", &model->copy_to_device);
 }
 
-/* Bytes that are made for a buffer in memory that has to be made. */
-static double chunks_of(double bytes)
-{
-    return ceil(bytes / (double)RVL_HOST_CHUNK_BYTES);
-}
-
 /* What it takes to begin making host memory: by the smallest pause, which makes one chunk. */
 static double host_start(const points *cold, const rvl_cost_model *model)
 {
-    double made = chunks_of(cold->bytes[0]) * (double)RVL_HOST_CHUNK_BYTES;
-    return cold->values[0] - at(line_of(model->host_alloc), made);
+    uint64_t chunks = ((uint64_t)cold->bytes[0] + RVL_HOST_CHUNK_BYTES - 1) / RVL_HOST_CHUNK_BYTES;
+    double made_bytes = (double)(chunks * RVL_HOST_CHUNK_BYTES);
+    return cold->values[0] - at(line_of(model->host_alloc), made_bytes);
 }
 
 /*
@@ -261,11 +267,10 @@ static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *
 static bool fit_first(const samples *all, rvl_cost_waits *waits)
 {
     points first = medians(all, "pause_first");
-    const series *later =
-        first.count > 0 ? samples_find(all, "pause_cold", (uint64_t)first.bytes[0]) : NULL;
-    if (later == NULL)
+    double later = first.count > 0 ? median_of(all, "pause_cold", (uint64_t)first.bytes[0]) : 0;
+    if (later == 0)
         return false;
-    double extra = first.values[0] - (double)samples_spread(later).median;
+    double extra = first.values[0] - later;
     waits->host_first = (rvl_cost){.call_ns = whole(extra)};
     return true;
 }
@@ -290,10 +295,9 @@ static bool fit_digest(const samples *all, rvl_cost_model *model)
 {
     points with = medians(all, "pause_verified"), added = {.count = 0};
     for (size_t i = 0; i < with.count; i++) {
-        const series *without = samples_find(all, "pause_warm", (uint64_t)with.bytes[i]);
-        if (without != NULL && with.bytes[i] >= GIB_BYTES)
-            add_point(&added, with.bytes[i],
-                      with.values[i] - (double)samples_spread(without).median);
+        double without = median_of(all, "pause_warm", (uint64_t)with.bytes[i]);
+        if (without > 0 && with.bytes[i] >= GIB_BYTES)
+            add_point(&added, with.bytes[i], with.values[i] - without);
     }
     double fs_per_byte = added.count > 0 ? fit_one(&added, true) * FS_PER_NS : 0;
     if (added.count == 0 || fs_per_byte < model->fill.fs_per_byte / 2.0)
@@ -379,7 +383,8 @@ static points releasing(const samples *all, const rvl_cost_model *model, rvl_cos
     points found = medians(all, "pause_block"), left = {.count = 0};
     for (size_t i = 0; i < found.count; i++) {
         bool pays = clear.fs_per_byte > 0 && found.bytes[i] < GIB_BYTES;
-        double cleared = pays ? fmin(found.values[i] / line_of(clear).per_byte, found.bytes[i]) : 0;
+        double cleared = pays ? found.values[i] / line_of(clear).per_byte : 0;
+        cleared = cleared < found.bytes[i] ? cleared : found.bytes[i];
         add_point(&left, found.bytes[i],
                   found.values[i] - line_of(model->reclaim).per_byte * cleared);
     }
@@ -398,17 +403,12 @@ static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost 
 
 /* ---- What the driver takes ---- */
 
-static uint64_t median_of(const samples *all, const char *act)
-{
-    return samples_spread(samples_find(all, act, 0)).median;
-}
-
 /* A part that all backups have, and a part that grows with the host memory that is pinned. */
 static void fit_pinned(const samples *all, rvl_driver_use *use)
 {
-    const series *least = NULL, *most = NULL;
+    const rvl_measurement *least = NULL, *most = NULL;
     for (size_t i = 0; i < all->count; i++) {
-        const series *one = &all->list[i];
+        const rvl_measurement *one = &all->list[i];
         if (strcmp(one->act, "pinned_takes") != 0)
             continue;
         least = least == NULL || one->bytes < least->bytes ? one : least;
@@ -416,20 +416,20 @@ static void fit_pinned(const samples *all, rvl_driver_use *use)
     }
     if (most == NULL)
         return;
-    double low = (double)samples_spread(least).median, high = (double)samples_spread(most).median;
+    double low = (double)least->median_value, high = (double)most->median_value;
     /* The records come in whole granules: a small amount that took none says nothing. */
     double apart = (double)(low > 0 ? most->bytes - least->bytes : most->bytes);
     double per_byte = apart > 0 && high > low ? (high - low) / apart : 0;
     double fixed = low > 0 ? low - per_byte * (double)least->bytes : 0;
-    use->first_backup_bytes = fixed > 0 ? (uint64_t)llround(fixed) : 0;
-    use->per_pinned_gib_bytes = (uint64_t)llround(per_byte * GIB_BYTES);
+    use->first_backup_bytes = fixed > 0 ? (uint64_t)(fixed + 0.5) : 0;
+    use->per_pinned_gib_bytes = (uint64_t)(per_byte * GIB_BYTES + 0.5);
 }
 
-uint32_t fit_profile(const samples *all, rvl_profile *profile)
+static uint64_t fit(const samples *all, rvl_profile *profile)
 {
     rvl_cost_model *model = &profile->cost;
     rvl_cost_waits *waits = &profile->waits;
-    uint32_t known = 0;
+    uint64_t known = 0;
     known |= fit_call(all, "reserve", &model->reserve) ? BIT(reserve) : 0;
     known |= fit_call(all, "release_range", &model->release_range) ? BIT(release_range) : 0;
     known |= fit_act(all, "create", &model->create) ? BIT(create) : 0;
@@ -453,10 +453,47 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
     /* Last: what is fitted above compares calls with calls. */
     fit_transitions(all, model, waits->clear);
-    profile->driver.context_bytes = median_of(all, "context_takes");
-    profile->driver.first_kernel_bytes = median_of(all, "first_kernel_takes");
-    profile->driver.streams_bytes = median_of(all, "34_streams_take");
-    profile->driver.graph_bytes = median_of(all, "graph_takes");
+    profile->driver.context_bytes = (uint64_t)median_of(all, "context_takes", 0);
+    profile->driver.first_kernel_bytes = (uint64_t)median_of(all, "first_kernel_takes", 0);
+    profile->driver.streams_bytes = (uint64_t)median_of(all, "34_streams_take", 0);
+    profile->driver.graph_bytes = (uint64_t)median_of(all, "graph_takes", 0);
     fit_pinned(all, &profile->driver);
     return known;
+}
+
+/* ---- The call ---- */
+
+static rvl_status read_all(const rvl_measurement *measurements, size_t size, samples *all)
+{
+    const rvli_element *element = RVLI_ELEMENT(rvl_measurement, count);
+    rvl_status status = rvli_element_check(element, size);
+    if (status != RVL_OK)
+        return status;
+    all->list = calloc(all->count, sizeof *all->list);
+    if (all->list == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for measurements");
+    for (size_t i = 0; i < all->count && status == RVL_OK; i++) {
+        status = rvli_element_read_at(element, &all->list[i], measurements, size, i);
+        if (status == RVL_OK && all->list[i].act == NULL)
+            status = rvli_error(RVL_ERR_INVALID, "a measurement without an act");
+    }
+    return status;
+}
+
+rvl_status rvl_profile_fit(rvl_profile *profile, const rvl_measurement *measurements,
+                           size_t measurement_size, size_t measurement_count, uint64_t *costs_out)
+{
+    samples all = {.count = measurement_count};
+    rvl_profile fitted;
+    if (profile == NULL || costs_out == NULL || (measurements == NULL && measurement_count > 0))
+        return rvli_error(RVL_ERR_INVALID, "the profile, the measurements or the output is NULL");
+    rvl_status status = rvli_options_read(&fitted, sizeof fitted, profile);
+    if (status == RVL_OK && all.count > 0)
+        status = read_all(measurements, measurement_size, &all);
+    if (status == RVL_OK) {
+        *costs_out = fit(&all, &fitted);
+        status = rvli_result_write(profile, &fitted, sizeof fitted);
+    }
+    free(all.list);
+    return status;
 }
