@@ -4,7 +4,7 @@
  * other sizes until the granule is found beyond which a stage does not fit.
  *
  * A model's KV cache is sized by its memory fraction, and so that is what is sought there, to the
- * millionth; the steps are made again for every try. Anything else is scaled (subject.c).
+ * millionth; the steps are made again for every try. Anything else is scaled (scale.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,7 +199,8 @@ static void note_replay(const rvl_replay *replay, rvl_plan_result *result)
 static void conclude(planned *c, uint64_t granules, rvl_replay **replay_out)
 {
     rvl_replay *replay;
-    rvl_status status = rvli_subject_replay(&c->subject, &c->scaled, granules, &c->replay, &replay);
+    rvl_status status =
+        rvli_scaled_tag_replay(&c->subject, &c->scaled, granules, &c->replay, &replay);
     if (status != RVL_OK) {
         fail_replay(c, status);
         return;
@@ -274,7 +275,8 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
     planned *c = user;
     rvl_replay *replay;
     uint64_t headroom_bytes = 0;
-    rvl_status status = rvli_subject_replay(&c->subject, &c->scaled, granules, &c->replay, &replay);
+    rvl_status status =
+        rvli_scaled_tag_replay(&c->subject, &c->scaled, granules, &c->replay, &replay);
     *fits_out = false;
     if (status == RVL_ERR_DEVICE_OOM) /* not even addresses are left */
         return RVL_OK;

@@ -10,7 +10,7 @@
 
 #include "reveille/plan.h"
 
-/* ---- subject.c: events, and their sizes scaled ---- */
+/* ---- subject.c ---- */
 
 /* Traces, which are read again for every question, or the events of a model's step. */
 typedef struct rvli_subject {
@@ -32,6 +32,17 @@ rvl_status rvli_subject_open(const char *const *paths, size_t path_count,
 /* Of a step, which must outlive it: it has the strings. */
 rvl_status rvli_subject_of_step(const rvl_model_step *step, rvli_subject *subject_out);
 void rvli_subject_close(rvli_subject *subject);
+
+/* false: no more is wanted. */
+typedef bool (*rvli_visit_fn)(void *user, const rvl_trace_event *event);
+
+/* Shows every event, in order. Strings live as long as the visit. */
+rvl_status rvli_subject_walk(const rvli_subject *subject, rvli_visit_fn visit, void *user);
+
+rvl_status rvli_subject_replay(const rvli_subject *subject, const rvl_replay_options *options,
+                               rvl_replay **replay_out);
+
+/* ---- scale.c ---- */
 
 /* A tag of some events. */
 typedef struct rvli_scaled_tag {
@@ -62,9 +73,9 @@ uint32_t rvli_subject_fraction(const rvli_subject *subject, const rvli_scaled_ta
 void rvli_subject_list_tags(const rvli_subject *subject, char *text, size_t size);
 
 /* Replays with the tag scaled to granules; UINT64_MAX: as it is. */
-rvl_status rvli_subject_replay(const rvli_subject *subject, const rvli_scaled_tag *tag,
-                               uint64_t granules, const rvl_replay_options *options,
-                               rvl_replay **replay_out);
+rvl_status rvli_scaled_tag_replay(const rvli_subject *subject, const rvli_scaled_tag *tag,
+                                  uint64_t granules, const rvl_replay_options *options,
+                                  rvl_replay **replay_out);
 
 /* ---- largest.c ---- */
 
