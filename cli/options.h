@@ -116,13 +116,6 @@ bool options_word_at(const char *value, size_t i, char text[OPTION_WORDS_BYTES])
 /* "staged" or "together", also as a setting of a step or of a check. false: it is neither. */
 bool options_wake(const char *text, rvl_wake *wake_out);
 
-/*
- * Whether a device can be simulated: a profile, or a size that a GPU may have. If not, why has what
- * is wrong and what may have been meant.
- */
-#define DEVICE_WHY_BYTES 320
-bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
-
 /* Refuses a name with the ending of another format than what is written, and names the remedy. */
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
@@ -149,6 +142,18 @@ bool options_is_snapshot(const char *path);
 /* Refuses options of snapshots where no path is one. */
 int options_check_snapshots(const command_spec *command, const option_line *line,
                             const char *const *paths, size_t path_count);
+
+/* ---- device_option.c ---- */
+
+/*
+ * Whether a device can be simulated: a profile, or a size that a GPU may have. If not, why has what
+ * is wrong and what may have been meant.
+ */
+#define DEVICE_WHY_BYTES 320
+bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
+
+/* Says that 80GB is less than a card that is sold so has. */
+void options_warn_of_decimal(const char *option, const char *text);
 
 /* ---- help.c ---- */
 

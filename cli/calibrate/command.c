@@ -128,6 +128,7 @@ const command_spec calibrate_spec = {
 #include "calibrate/card.h"
 #include "calibrate/document.h"
 #include "calibrate/neighbours.h"
+#include "calibrate/print.h"
 #include "progress.h"
 
 #define WAIT_MS 2000
@@ -349,79 +350,16 @@ static rvl_status replay_own_trace(run *it)
 
 /* ---- What is told ---- */
 
-static void format_value(const char *unit, uint64_t value, char text[SIZE_TEXT_BYTES])
-{
-    if (strcmp(unit, "bytes") == 0)
-        format_size(value, text);
-    else if (value < 10000)
-        snprintf(text, SIZE_TEXT_BYTES, "%" PRIu64 " ns", value);
-    else if (value < 10000000)
-        snprintf(text, SIZE_TEXT_BYTES, "%.1f us", (double)value / 1e3);
-    else
-        snprintf(text, SIZE_TEXT_BYTES, "%.1f ms", (double)value / 1e6);
-}
-
-static bool print_measured(const samples *all)
-{
-    static const char *const titles[] = {"measured", "of", "least", "median", "most", "count"};
-    static const bool right[] = {false, true, true, true, true, true};
-    table *rows = table_new(titles, right, 6);
-    if (rows == NULL)
-        return false;
-    for (size_t i = 0; i < all->count; i++) {
-        char of[SIZE_TEXT_BYTES] = "", least[SIZE_TEXT_BYTES], median[SIZE_TEXT_BYTES],
-             most[SIZE_TEXT_BYTES], count[SIZE_TEXT_BYTES];
-        const rvl_measurement found = samples_spread(&all->list[i]);
-        if (found.bytes > 0)
-            format_size(found.bytes, of);
-        format_value(found.unit, found.least_value, least);
-        format_value(found.unit, found.median_value, median);
-        format_value(found.unit, found.most_value, most);
-        snprintf(count, sizeof count, "%" PRIu64, found.count);
-        table_add(rows, (const char *const[]){found.act, of, least, median, most, count});
-    }
-    bool ok = table_print(rows, "");
-    table_free(rows);
-    return ok;
-}
-
-static bool print_agreed(const agreement *agreed)
-{
-    static const char *const titles[] = {"stage", "peak on the profile", "on the card",
-                                         "",      "time on the profile", "on the card",
-                                         ""};
-    static const bool right[] = {false, true, true, true, true, true, true};
-    table *rows = table_new(titles, right, 7);
-    if (rows == NULL)
-        return false;
-    for (size_t i = 0; i < agreed->count; i++) {
-        const agree_stage *one = &agreed->stages[i];
-        char ours[SIZE_TEXT_BYTES], real[SIZE_TEXT_BYTES], peak[CHANGE_TEXT_BYTES];
-        char our_time[SIZE_TEXT_BYTES], real_time[SIZE_TEXT_BYTES], times[CHANGE_TEXT_BYTES];
-        format_size(one->predicted_peak_bytes, ours);
-        format_size(one->measured_peak_bytes, real);
-        format_change(100 * agree_share(one->predicted_peak_bytes, one->measured_peak_bytes), peak);
-        format_value("ns", one->predicted_ns, our_time);
-        format_value("ns", one->measured_ns, real_time);
-        format_change(100 * agree_share(one->predicted_ns, one->measured_ns), times);
-        table_add(rows,
-                  (const char *const[]){one->name, ours, real, peak, our_time, real_time, times});
-    }
-    bool ok = table_print(rows, "");
-    table_free(rows);
-    return ok;
-}
-
 static bool print_report(const run *it)
 {
     char capacity[SIZE_TEXT_BYTES];
     say("%s: %s (%" PRIu64 " bytes) for programs, granularity %" PRIu64 " bytes\n", it->card.name,
         format_size(it->card.total_bytes, capacity), it->card.total_bytes,
         it->card.granularity_bytes);
-    if (!print_measured(&it->all))
+    if (!calibrate_print_measured(&it->all))
         return false;
     say("The same trace on the profile and on the card:\n");
-    if (!print_agreed(&it->agreed))
+    if (!calibrate_print_agreed(&it->agreed))
         return false;
     say("Worst peak: %.3f %%. Worst time of 5 ms and more: %.1f %%.\n",
         100 * agree_worst_peak(&it->agreed), 100 * agree_worst_time(&it->agreed));
