@@ -19,12 +19,6 @@ bool model_set(rvl_model_options *options, const char *name, const char *value,
 bool model_setting_idle(const rvl_model_options *options, const char *name,
                         char why[MODEL_WHY_BYTES]);
 
-/*
- * The i-th option that a table's OPTION_SETTINGS stands for: all settings of a step but the device,
- * under titles; NULL: no more.
- */
-const option_spec *model_option_at(const option_spec *place, size_t i);
-
 /* Whether the KV cache of an engine is meant: the memory fraction sets its size. */
 bool model_is_cache(const char *tag);
 
@@ -40,5 +34,13 @@ int model_explain(rvl_status status, const char *config);
 
 /* The same as text, cut where the room ends. Returns the exit status. */
 int model_describe(rvl_status status, const char *config, char *text, size_t size);
+
+/* ---- model_options.c ---- */
+
+/*
+ * The i-th option that a table's OPTION_SETTINGS stands for: all settings of a step but the device,
+ * under titles; NULL: no more.
+ */
+const option_spec *model_option_at(const option_spec *place, size_t i);
 
 #endif

@@ -134,6 +134,27 @@ static rvl_model_options options_in(const json_t *step)
         .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};
 }
 
+/* Each setting is looked at beside the others, and takes some of the values that there are. */
+static void check_settings(const rvl_model_options *options)
+{
+    static const char *const values[] = {
+        "yes",    "no",   "2",       "0.5",        "1GiB",       "whole",
+        "fsdp:8", "none", "chunked", "chunked:4",  "flash",      "together",
+        "local",  "sgd",  "fsdp:0",  "all-linear", "5000000000", ""};
+    rvl_model_setting setting = {.struct_size = sizeof setting};
+    size_t count = 0;
+    for (; rvl_model_setting_get(count, &setting) == RVL_OK; count++) {
+        rvl_status status = rvl_model_options_check(options, setting.name);
+        require(status == RVL_OK || status == RVL_ERR_INVALID);
+        rvl_model_options changed = *options;
+        size_t taken = 0;
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+            taken += rvl_model_options_set(&changed, setting.name, values[i]) == RVL_OK;
+        require(taken < sizeof values / sizeof values[0] || strcmp(setting.name, "device") == 0);
+    }
+    require(count > 0);
+}
+
 static bool try_step(const rvl_model *model, const uint8_t *data, size_t size)
 {
     rvl_error error = {.struct_size = sizeof error};
@@ -145,6 +166,7 @@ static bool try_step(const rvl_model *model, const uint8_t *data, size_t size)
     options.given_size = sizeof given[0];
     options.given_count = read_given(json_object_get(config, "_step"), given);
     json_decref(config);
+    check_settings(&options);
     rvl_status status = rvl_model_step_make(model, &options, &step);
     rvl_last_error(&error);
     require((status == RVL_OK) == (step != NULL));
