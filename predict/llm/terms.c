@@ -9,21 +9,17 @@
 #include "predict/llm/llm_internal.h"
 #include "predict/llm/step/megatron/rank.h"
 #include "predict/llm/step/training.h"
+#include "predict/llm/terms.h"
 
 #define BF16_BYTES UINT64_C(2)
 #define FP32_BYTES UINT64_C(4)
 #define GIB (UINT64_C(1) << 30)
 #define PPM UINT64_C(1000000)
-#define PASSES_MAX 3 /* later ones find what the third finds */
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 #define SCAN_BYTES_MAX (UINT64_C(1) << 56) /* of one tensor */
 
 /* Not in any config. Measured, or published: docs/model.md. */
-#define ROUNDS 3u
-#define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
-/* Of managed memory: each tensor has pages of its own, and the driver takes 64 at a time. */
-#define PAGE_BYTES (2 * RVLI_MIB)
-#define PAGES_AT_ONCE 64
+#define PAGES_AT_ONCE 64 /* of managed memory, which the driver takes */
 #define CONTEXT_BYTES UINT64_C(552402944)
 #define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
 #define TRAINER_RESIDUE_BYTES (GIB * 55 / 100)
@@ -51,28 +47,6 @@ const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
     return tags[term];
 }
 
-/* What makes the terms, one after the other. */
-typedef struct maker {
-    const rvl_model *model;
-    const rvli_plan *plan;
-    rvli_terms *terms;
-} maker;
-
-static rvli_sizes *sizes_of(const maker *m, rvl_model_term term)
-{
-    return &m->terms->term[term].sizes;
-}
-
-static bool is_given(const maker *m, rvl_model_term term)
-{
-    return m->terms->term[term].given;
-}
-
-static uint64_t total_of(const maker *m, rvl_model_term term)
-{
-    return sizes_of(m, term)->total;
-}
-
 /* ---- Weights of both sides ---- */
 
 static void pack_bytes(void *user, uint64_t bytes)
@@ -80,10 +54,10 @@ static void pack_bytes(void *user, uint64_t bytes)
     rvli_packer_add(user, bytes);
 }
 
-static void make_engine_weights(const maker *m)
+static void make_engine_weights(const rvli_maker *m)
 {
     rvli_packer packer;
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_WEIGHTS));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_WEIGHTS));
     rvli_model_walk_engine(m->model, m->plan, pack_bytes, &packer);
     rvli_packer_end(&packer);
 }
@@ -110,7 +84,7 @@ static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
     uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : bytes;
     for (unsigned state = 0; state < w->states; state++) {
         if (paged)
-            w->pages += (elements * each + PAGE_BYTES - 1) / PAGE_BYTES;
+            w->pages += (elements * each + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES;
         else
             rvli_packer_add(&w->packer, elements * each);
         if (in_blocks)
@@ -154,7 +128,7 @@ static void pack_share(void *user, const rvli_tensor *tensor)
     pack_one(w, &parts[1], bytes);
 }
 
-static void make_shares(const maker *m, rvl_model_term term, unsigned states, unsigned bytes,
+static void make_shares(const rvli_maker *m, rvl_model_term term, unsigned states, unsigned bytes,
                         bool blocks)
 {
     bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
@@ -168,9 +142,9 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
         .learning = term != RVL_MODEL_SHARDED_WEIGHTS && term != RVL_MODEL_TRAINING_COPY,
         .paged =
             term == RVL_MODEL_OPTIMIZER && rvli_optimizer_kinds[m->plan->options.optimizer].paged};
-    if (is_given(m, term))
+    if (rvli_maker_is_given(m, term))
         return;
-    rvli_packer_begin(&w.packer, sizes_of(m, term));
+    rvli_packer_begin(&w.packer, rvli_maker_sizes(m, term));
     if (term == RVL_MODEL_TRAINING_COPY)
         rvli_model_walk(m->model, pack_share, &w);
     else
@@ -180,7 +154,7 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
     rvli_packer_end(&w.packer);
     uint64_t pages = rvli_round_up(w.pages, PAGES_AT_ONCE);
     if (pages > 0)
-        rvli_sizes_add(sizes_of(m, RVL_MODEL_PAGED_OPTIMIZER), pages * PAGE_BYTES);
+        rvli_sizes_add(rvli_maker_sizes(m, RVL_MODEL_PAGED_OPTIMIZER), pages * RVLI_PAGE_BYTES);
 }
 
 /* ---- New weights for the engine ---- */
@@ -204,27 +178,28 @@ static void fill_bucket(void *user, const rvli_tensor *tensor)
 }
 
 /* The tensors of the largest bucket, and the flat buffer that they are sent in. */
-static void make_update_bucket(const maker *m)
+static void make_update_bucket(const rvli_maker *m)
 {
     bucket_walk w = {.size_bytes = m->plan->options.update_bucket_bytes};
     rvli_packer packer;
-    if (is_given(m, RVL_MODEL_UPDATE_BUCKET))
+    if (rvli_maker_is_given(m, RVL_MODEL_UPDATE_BUCKET))
         return;
     rvli_model_walk(m->model, fill_bucket, &w);
     rvli_tower_walk(m->model, fill_bucket, &w);
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_UPDATE_BUCKET));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_UPDATE_BUCKET));
     rvli_packer_add(&packer, w.largest_bytes);
     rvli_packer_add(&packer, w.largest_bytes);
     rvli_packer_end(&packer);
 }
 
 /* Whole copies are made where they were asked for, or where their size is known. */
-static void make_update(const maker *m)
+static void make_update(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     bool shared = o->strategy == RVL_MODEL_V2 || o->strategy == RVL_MODEL_V3;
     bool whole = o->update_bucket_bytes == RVL_MODEL_UPDATE_WHOLE ||
-                 is_given(m, RVL_MODEL_TRAINING_COPY) || is_given(m, RVL_MODEL_ALL_GATHER);
+                 rvli_maker_is_given(m, RVL_MODEL_TRAINING_COPY) ||
+                 rvli_maker_is_given(m, RVL_MODEL_ALL_GATHER);
     if (o->train == RVL_MODEL_TRAIN_NONE && whole)
         make_shares(m, RVL_MODEL_TRAINING_COPY, 1, BF16_BYTES, false);
     else if (!whole && (shared || o->train == RVL_MODEL_TRAIN_NONE))
@@ -264,19 +239,19 @@ static uint32_t largest_pair(const unit_walk *w, uint32_t layers)
     return at;
 }
 
-static void make_all_gather(const maker *m)
+static void make_all_gather(const rvli_maker *m)
 {
     unit_walk w = {.ranks = m->plan->options.train_ranks, .base = m->plan->options.base_dtype};
     uint32_t first = 0, end = m->model->layers;
     rvli_packer packer;
-    if (is_given(m, RVL_MODEL_ALL_GATHER))
+    if (rvli_maker_is_given(m, RVL_MODEL_ALL_GATHER))
         return;
     rvli_model_walk(m->model, sum_unit, &w);
     if ((m->plan->options.flags & RVL_MODEL_RESHARD) && end > 2) {
         first = largest_pair(&w, end);
         end = first + 2;
     }
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ALL_GATHER));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_ALL_GATHER));
     rvli_packer_add(&packer, w.root_bytes);
     for (uint32_t layer = first; layer < end; layer++)
         rvli_packer_add(&packer, w.layer_bytes[layer]);
@@ -392,12 +367,12 @@ static rvl_status too_many_tokens(void)
 }
 
 /* With recompute: the input of every layer, and all of the largest one while it is redone. */
-static rvl_status make_activations(const maker *m)
+static rvl_status make_activations(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     rvli_packer packer;
     uint64_t tokens = (uint64_t)o->micro_batch * o->seq_len, largest = 0;
-    if (is_given(m, RVL_MODEL_ACTIVATIONS))
+    if (rvli_maker_is_given(m, RVL_MODEL_ACTIVATIONS))
         return RVL_OK;
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
         uint64_t each = layer_activations(m->model, o, layer);
@@ -406,7 +381,7 @@ static rvl_status make_activations(const maker *m)
     uint64_t scan = scan_bytes(m->model, o);
     if (largest > STEP_BYTES_MAX / tokens / m->model->layers || scan == UINT64_MAX)
         return too_many_tokens();
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ACTIVATIONS));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_ACTIVATIONS));
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
         uint64_t each = (o->flags & RVL_MODEL_RECOMPUTE)
                             ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
@@ -422,14 +397,14 @@ static rvl_status make_activations(const maker *m)
 }
 
 /* As the head gives them; in fp32, for the loss; the gradient of these. The last is training's. */
-static void make_logits(const maker *m, uint64_t context_ranks, uint64_t vocabulary)
+static void make_logits(const rvli_maker *m, uint64_t context_ranks, uint64_t vocabulary)
 {
     const rvl_model_options *o = &m->plan->options;
     rvli_packer packer;
     uint64_t elements = (uint64_t)o->micro_batch * o->seq_len / context_ranks * vocabulary;
-    if (is_given(m, RVL_MODEL_LOGITS))
+    if (rvli_maker_is_given(m, RVL_MODEL_LOGITS))
         return;
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_LOGITS));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_LOGITS));
     rvli_packer_add(&packer, BF16_BYTES * elements);
     rvli_packer_add(&packer, FP32_BYTES * elements);
     rvli_packer_add(&packer, FP32_BYTES * elements);
@@ -439,7 +414,7 @@ static void make_logits(const maker *m, uint64_t context_ranks, uint64_t vocabul
 /* ---- The engine ---- */
 
 /* Bytes a token of attention in a layer, on this rank. */
-static uint64_t prefill_attention(const maker *m, uint32_t layer)
+static uint64_t prefill_attention(const rvli_maker *m, uint32_t layer)
 {
     const rvl_model *model = m->model;
     uint64_t tp = m->plan->options.tp;
@@ -453,7 +428,7 @@ static uint64_t prefill_attention(const maker *m, uint32_t layer)
 }
 
 /* Of the widest point of a layer. */
-static uint64_t prefill_bytes(const maker *m)
+static uint64_t prefill_bytes(const rvli_maker *m)
 {
     const rvl_model *model = m->model;
     const uint64_t *d = model->dim;
@@ -471,13 +446,13 @@ static uint64_t prefill_bytes(const maker *m)
     return BF16_BYTES * (2 * d[RVLI_DIM_HIDDEN] + widest);
 }
 
-static void make_buffers(const maker *m)
+static void make_buffers(const rvli_maker *m)
 {
     rvli_packer packer;
     uint64_t logits = SAMPLED_SEQUENCES * m->model->dim[RVLI_DIM_VOCABULARY];
-    if (is_given(m, RVL_MODEL_BUFFERS))
+    if (rvli_maker_is_given(m, RVL_MODEL_BUFFERS))
         return;
-    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_BUFFERS));
+    rvli_packer_begin(&packer, rvli_maker_sizes(m, RVL_MODEL_BUFFERS));
     rvli_packer_add(&packer, PREFILL_TOKENS * prefill_bytes(m));
     rvli_packer_add(&packer, (BF16_BYTES + FP32_BYTES) * logits);
     rvli_packer_add(&packer, WORKSPACE_BYTES);
@@ -503,7 +478,7 @@ static rvl_status no_room(uint64_t weights, uint64_t allowed)
 }
 
 /* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */
-static uint64_t weights_of_stage(const maker *m, const rvli_plan *plan)
+static uint64_t weights_of_stage(const rvli_maker *m, const rvli_plan *plan)
 {
     rvli_sizes sizes = {0};
     rvli_packer packer;
@@ -516,14 +491,14 @@ static uint64_t weights_of_stage(const maker *m, const rvli_plan *plan)
 }
 
 /* The stage that has least room decides for all: they hold the same tokens. */
-static rvl_status count_tokens(const maker *m, uint64_t allowed)
+static rvl_status count_tokens(const rvli_maker *m, uint64_t allowed)
 {
     rvli_plan plan = *m->plan;
-    uint64_t own = total_of(m, RVL_MODEL_WEIGHTS);
+    uint64_t own = rvli_maker_total(m, RVL_MODEL_WEIGHTS);
     m->terms->tokens = UINT64_MAX;
     for (uint32_t stage = 0; stage < plan.options.pp; stage++) {
         bool is_own = stage == m->plan->options.pp_rank;
-        if (!is_own && is_given(m, RVL_MODEL_WEIGHTS))
+        if (!is_own && rvli_maker_is_given(m, RVL_MODEL_WEIGHTS))
             continue;
         rvli_plan_set_stage(m->model, stage, &plan);
         uint64_t weights = is_own ? own : weights_of_stage(m, &plan);
@@ -538,253 +513,54 @@ static rvl_status count_tokens(const maker *m, uint64_t allowed)
     return RVL_OK;
 }
 
-static rvl_status make_cache(const maker *m)
+static rvl_status make_cache(const rvli_maker *m)
 {
     const rvli_plan *plan = m->plan;
-    uint64_t context = total_of(m, RVL_MODEL_ENGINE_CONTEXT) + total_of(m, RVL_MODEL_ENGINE_NCCL);
+    uint64_t context =
+        rvli_maker_total(m, RVL_MODEL_ENGINE_CONTEXT) + rvli_maker_total(m, RVL_MODEL_ENGINE_NCCL);
     uint64_t capacity = plan->device.capacity_bytes;
     uint64_t free_before = capacity > context ? capacity - context : 0;
     uint64_t allowed = fraction_of(free_before, plan->options.mem_fraction_ppm);
-    if (is_given(m, RVL_MODEL_KV_CACHE))
+    if (rvli_maker_is_given(m, RVL_MODEL_KV_CACHE))
         return RVL_OK;
     rvl_status status = count_tokens(m, allowed);
     if (status == RVL_OK)
-        rvli_cache_add(m->model, plan, m->terms->tokens, sizes_of(m, RVL_MODEL_KV_CACHE));
+        rvli_cache_add(m->model, plan, m->terms->tokens, rvli_maker_sizes(m, RVL_MODEL_KV_CACHE));
     return status;
 }
 
 /* ---- All of them ---- */
 
-static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
-{
-    if (!is_given(m, term) && bytes > 0)
-        rvli_sizes_add(sizes_of(m, term), bytes);
-}
-
 /* A size that other programs had. */
-static void assume(const maker *m, rvl_model_term term, uint64_t bytes)
+static void assume(const rvli_maker *m, rvl_model_term term, uint64_t bytes)
 {
-    make_constant(m, term, bytes);
-    m->terms->term[term].assumed = !is_given(m, term);
+    rvli_maker_add(m, term, bytes);
+    m->terms->term[term].assumed = !rvli_maker_is_given(m, term);
 }
 
-static void make_nccl(const maker *m, rvl_model_term term, rvli_communicators count)
+static void make_nccl(const rvli_maker *m, rvl_model_term term, rvli_communicators count)
 {
     uint64_t bytes = rvli_plan_nccl_bytes(count);
     bool counted = (m->plan->options.flags & RVL_MODEL_NCCL) != 0;
     if (counted && bytes > 0)
-        make_constant(m, term, bytes);
-    m->terms->without_nccl[term] = !counted && bytes > 0 && !is_given(m, term);
+        rvli_maker_add(m, term, bytes);
+    m->terms->without_nccl[term] = !counted && bytes > 0 && !rvli_maker_is_given(m, term);
 }
 
-/* ---- Training, as the program of a step shows it ---- */
+/* ---- Training ---- */
 
-/* What a step holds for a while, in the order in which it is laid over what is reserved. */
-static const rvl_model_term passing_terms[] = {RVL_MODEL_GRADIENT_BUCKETS,
-                                               RVL_MODEL_BLAS_WORKSPACES,
-                                               RVL_MODEL_GRADIENTS,
-                                               RVL_MODEL_ALL_GATHER,
-                                               RVL_MODEL_OPTIMIZER_TEMPORARIES,
-                                               RVL_MODEL_DEQUANTISED,
-                                               RVL_MODEL_ACTIVATIONS,
-                                               RVL_MODEL_LOGITS};
-static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
-                                             RVL_MODEL_OPTIMIZER};
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-/* The size of one is not that of the others: with a given one, the trainer's terms add up. */
-static bool any_given(const maker *m)
+/* A rank of Megatron. */
+static void make_rank(const rvli_maker *m)
 {
-    bool given = is_given(m, RVL_MODEL_CACHED);
-    for (size_t i = 0; i < COUNT(passing_terms); i++)
-        given = given || is_given(m, passing_terms[i]);
-    for (size_t i = 0; i < COUNT(state_terms); i++)
-        given = given || is_given(m, state_terms[i]);
-    return given;
-}
-
-static uint64_t state_bytes(const maker *m)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < COUNT(state_terms); i++)
-        bytes += total_of(m, state_terms[i]);
-    return bytes;
-}
-
-/*
- * States are packed by themselves, and the rest of what is reserved is divided: each term has its
- * blocks, and what is free is cached. The device gives out granules, so each border goes to the
- * nearest.
- */
-static void divide(const maker *m, const rvli_moment *moment, uint64_t reserved,
-                   uint64_t bytes_out[RVL_MODEL_TERM_COUNT])
-{
-    uint64_t granule = m->plan->device.granularity_bytes, states = state_bytes(m);
-    uint64_t at = states, laid = states;
-    for (size_t i = 0; i < COUNT(passing_terms); i++) {
-        at += moment->held[passing_terms[i]];
-        uint64_t end = (at + granule / 2) / granule * granule;
-        bytes_out[passing_terms[i]] = end > laid ? end - laid : 0;
-        laid += bytes_out[passing_terms[i]];
-    }
-    bytes_out[RVL_MODEL_CACHED] = reserved > laid ? reserved - laid : 0;
-}
-
-/* What is printed of a term is what it has at the first moment at which it has anything. */
-static void keep_first(const maker *m, rvl_model_term term)
-{
-    uint64_t bytes = 0;
-    m->terms->forward[term] = m->terms->term[term].sizes;
-    m->terms->term[term].sizes = (rvli_sizes){0};
-    for (int i = 0; i < RVLI_MOMENT_COUNT && bytes == 0; i++)
-        bytes = m->terms->moments[i][term];
-    if (bytes > 0)
-        rvli_sizes_add(sizes_of(m, term), bytes);
-}
-
-/* While it trains, nothing of the engine is on the device but its context, except in v0. */
-static uint64_t limit_of(const maker *m)
-{
-    uint64_t contexts = total_of(m, RVL_MODEL_ENGINE_CONTEXT) +
-                        total_of(m, RVL_MODEL_TRAINER_CONTEXT) +
-                        total_of(m, RVL_MODEL_ENGINE_NCCL) + total_of(m, RVL_MODEL_TRAINER_NCCL);
-    uint64_t capacity = m->plan->device.capacity_bytes;
-    bool alone = m->plan->options.strategy != RVL_MODEL_V0;
-    return alone && capacity > contexts ? capacity - contexts : 0;
-}
-
-static rvli_training_shape shape_of(const rvl_model_options *o)
-{
-    rvli_training_shape shape = {.train = o->train,
-                                 .train_ranks = o->train_ranks,
-                                 .flags = o->flags,
-                                 .micro_batch = o->micro_batch,
-                                 .seq_len = o->seq_len,
-                                 .optimizer = o->optimizer,
-                                 .attention = o->attention,
-                                 .loss = o->loss,
-                                 .loss_chunks = o->loss_chunks,
-                                 .lora_rank = o->lora_rank,
-                                 .lora_targets = o->lora_targets,
-                                 .base_dtype = o->base_dtype};
-    shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
-    if (o->train == RVL_MODEL_TRAIN_FSDP && o->train_cp > 1) {
-        shape.cp = o->train_cp;
-        shape.seq_len = o->seq_len / o->train_cp;
-    }
-    if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
-        shape.tp = o->train_tp;
-        shape.pp = o->train_pp;
-        shape.cp = o->train_cp;
-        shape.ep = o->train_ep;
-        shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
-        shape.stage = o->train_stage;
-        shape.vpp = o->train_vpp;
-        shape.optimizer_offload_ppm = o->optimizer_offload_ppm;
-        uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
-        if (o->train_vpp > 1)
-            passes = ROUNDS * o->train_pp; /* of all parts, until no more are in flight */
-        shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
-    }
-    return shape;
-}
-
-/*
- * Segments with what lies in them. States have allocations of their own. Where
- * that leaves no segments, or a device gives memory out in larger pieces than segments are made of,
- * the moments are shown alone.
- */
-static rvl_status show_segments(const maker *m, const rvli_training_shape *shape,
-                                const rvli_trained *trained)
-{
-    rvli_shown *shown;
-    uint64_t granule = m->plan->device.granularity_bytes;
-    if (SEGMENT_STEP_BYTES % granule != 0)
-        return RVL_OK;
-    rvl_status status = rvli_training_show(m->model, shape, trained, &shown);
-    if (status != RVL_OK)
-        return status;
-    if (rvli_shown_leave_out_states(shown, state_bytes(m), granule)) {
-        m->terms->shown = shown;
-        return RVL_OK;
-    }
-    status = shown->failed ? RVL_ERR_HOST_OOM : RVL_OK;
-    rvli_shown_destroy(shown);
-    return status;
-}
-
-/* What does not fit is shown as it would be with more memory. */
-static rvl_status run_program(const maker *m, rvli_trained *trained_out)
-{
-    rvli_training_shape shape = shape_of(&m->plan->options);
-    uint64_t limit = limit_of(m);
-    rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
-    if (status == RVL_OK && limit > 0 && trained_out->reserved_bytes > limit) {
-        rvli_training_shape tight = shape;
-        rvli_trained bounded;
-        tight.limit_bytes = limit;
-        status = rvli_training_recall(m->model, &tight, &bounded);
-        if (status == RVL_OK && bounded.reserved_bytes <= limit) {
-            *trained_out = bounded;
-            shape = tight;
-        }
-    }
-    if (status == RVL_OK && (m->plan->options.flags & RVL_MODEL_SEGMENTS))
-        status = show_segments(m, &shape, trained_out);
-    return status == RVL_OK ? RVL_OK
-                            : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
-}
-
-/* Managed memory gives way: what has no room beside the segments is on the host. */
-static uint64_t give_way(const maker *m, uint64_t reserved)
-{
-    uint64_t limit = limit_of(m), bytes = total_of(m, RVL_MODEL_PAGED_OPTIMIZER);
-    uint64_t room = limit > reserved ? (limit - reserved) / PAGE_BYTES * PAGE_BYTES : 0;
-    if (limit == 0 || bytes <= room)
-        return 0;
-    rvli_sizes_free(sizes_of(m, RVL_MODEL_PAGED_OPTIMIZER));
-    make_constant(m, RVL_MODEL_PAGED_OPTIMIZER, room);
-    return bytes - room;
-}
-
-static rvl_status train_by_program(const maker *m)
-{
-    rvli_trained trained;
-    if (any_given(m))
-        return RVL_OK;
-    rvl_status status = run_program(m, &trained);
-    if (status != RVL_OK)
-        return status;
-    m->terms->by_program = true;
-    make_constant(m, RVL_MODEL_TRAINER_HOST,
-                  trained.host_bytes + give_way(m, trained.reserved_bytes));
-    divide(m, &trained.passes, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_PASSES]);
-    divide(m, &trained.update, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_UPDATE]);
-    for (size_t i = 0; i < COUNT(passing_terms); i++)
-        keep_first(m, passing_terms[i]);
-    keep_first(m, RVL_MODEL_CACHED);
-    return RVL_OK;
-}
-
-/* A rank of Megatron: its stage, its part of each matrix, its share of the optimizer. */
-static void make_rank(const maker *m)
-{
-    rvli_training_shape shape = shape_of(&m->plan->options);
-    rvli_packer packers[COUNT(state_terms)];
-    for (size_t i = 0; i < COUNT(state_terms); i++)
-        rvli_packer_begin(&packers[i], sizes_of(m, state_terms[i]));
-    if (!rvli_rank_pack(m->model, &shape, packers))
-        sizes_of(m, state_terms[0])->failed = true;
-    for (size_t i = 0; i < COUNT(state_terms); i++)
-        rvli_packer_end(&packers[i]);
+    rvli_training_shape shape = rvli_program_shape(&m->plan->options);
+    rvli_program_pack_rank(m, &shape);
     if (shape.stage + 1 == shape.pp)
         make_logits(m, shape.cp,
                     rvli_rank_vocabulary(m->model->dim[RVLI_DIM_VOCABULARY], shape.tp));
 }
 
 /* What a rank of FSDP or DDP has of each parameter. */
-static void make_states(const maker *m)
+static void make_states(const rvli_maker *m)
 {
     rvli_optimizer_kind chosen = rvli_optimizer_kinds[m->plan->options.optimizer];
     bool mixed = rvli_is_mixed(m->plan->options.flags);
@@ -795,7 +571,7 @@ static void make_states(const maker *m)
     make_shares(m, RVL_MODEL_GRADIENTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
 }
 
-static void make_trainer(const maker *m)
+static void make_trainer(const rvli_maker *m)
 {
     if (m->plan->options.train == RVL_MODEL_TRAIN_MEGATRON) {
         make_rank(m);
@@ -811,12 +587,12 @@ static void make_trainer(const maker *m)
     make_logits(m, m->plan->options.train_cp, m->model->dim[RVLI_DIM_VOCABULARY]);
 }
 
-static void make_engine(const maker *m)
+static void make_engine(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     assume(m, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES);
     make_nccl(m, RVL_MODEL_ENGINE_NCCL, rvli_nccl_of_engine(o));
-    if (!is_given(m, RVL_MODEL_WEIGHTS))
+    if (!rvli_maker_is_given(m, RVL_MODEL_WEIGHTS))
         make_engine_weights(m);
     if (o->use == RVL_MODEL_USE_RL && o->train == RVL_MODEL_TRAIN_NONE) {
         assume(m, RVL_MODEL_ASLEEP, CONTEXT_BYTES + CUDA_GRAPH_BYTES);
@@ -827,7 +603,7 @@ static void make_engine(const maker *m)
 }
 
 /* The context of a trainer, and all that it has where it trains here. */
-static rvl_status make_training(const maker *m)
+static rvl_status make_training(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     assume(m, RVL_MODEL_TRAINER_CONTEXT, TRAINER_CONTEXT_BYTES);
@@ -840,10 +616,10 @@ static rvl_status make_training(const maker *m)
     if (status != RVL_OK)
         return status;
     make_trainer(m);
-    return train_by_program(m);
+    return rvli_program_train(m);
 }
 
-static rvl_status make_all(const maker *m)
+static rvl_status make_all(const rvli_maker *m)
 {
     rvl_status status = RVL_OK;
     rvl_model_use use = m->plan->options.use;
@@ -910,7 +686,7 @@ static rvl_status read_given(const rvl_model_options *options, size_t index,
     return status == RVL_OK ? rvli_flags_check(0, 0, given_out->reserved) : status;
 }
 
-static rvl_status take_given(const maker *m)
+static rvl_status take_given(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     for (size_t i = 0; i < o->given_count; i++) {
@@ -921,21 +697,21 @@ static rvl_status take_given(const maker *m)
         if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
             return rvli_model_fail(RVL_ERR_INVALID, "given",
                                    "no such term, or more than 2^60 bytes");
-        if (!has_place(given.term, o) || is_given(m, given.term))
+        if (!has_place(given.term, o) || rvli_maker_is_given(m, given.term))
             return rvli_model_fail(RVL_ERR_INVALID, "given",
                                    "%s has no place in a step with this 'train', or is there twice",
                                    rvli_term_tag(given.term, o->train));
         m->terms->term[given.term].given = true;
         if (given.bytes > 0)
-            rvli_sizes_add(sizes_of(m, given.term), given.bytes);
+            rvli_sizes_add(rvli_maker_sizes(m, given.term), given.bytes);
     }
     return RVL_OK;
 }
 
 /* What a card reads while the engine sleeps has NCCL's buffers in it. */
-static rvl_status check_asleep(const maker *m)
+static rvl_status check_asleep(const rvli_maker *m)
 {
-    if ((m->plan->options.flags & RVL_MODEL_NCCL) && is_given(m, RVL_MODEL_ASLEEP))
+    if ((m->plan->options.flags & RVL_MODEL_NCCL) && rvli_maker_is_given(m, RVL_MODEL_ASLEEP))
         return rvli_model_fail(RVL_ERR_INVALID, "nccl",
                                "the given size of asleep has NCCL's buffers in it: leave it out");
     return RVL_OK;
@@ -952,7 +728,7 @@ static bool any_failed(const rvli_terms *terms)
 
 rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_terms *terms_out)
 {
-    maker m = {model, plan, terms_out};
+    rvli_maker m = {model, plan, terms_out};
     *terms_out = (rvli_terms){0};
     rvl_status status = take_given(&m);
     if (status == RVL_OK)
@@ -965,7 +741,7 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
         rvli_terms_free(terms_out);
     else if (plan->options.use == RVL_MODEL_USE_RL && plan->options.train == RVL_MODEL_TRAIN_NONE)
         /* Part of what is there asleep: it has only narrowed the cache. */
-        rvli_sizes_free(sizes_of(&m, RVL_MODEL_ENGINE_CONTEXT));
+        rvli_sizes_free(rvli_maker_sizes(&m, RVL_MODEL_ENGINE_CONTEXT));
     return status;
 }
 

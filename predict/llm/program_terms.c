@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Terms of a trainer as the program of its step shows them: the program is run on the model of
+ * PyTorch's allocator, and what it has reserved at its fullest is divided among the terms.
+ */
+#include "predict/llm/llm_internal.h"
+#include "predict/llm/step/megatron/rank.h"
+#include "predict/llm/step/training.h"
+#include "predict/llm/terms.h"
+
+#define PASSES_MAX 3 /* later ones find what the third finds */
+#define ROUNDS 3u
+#define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
+
+/* What a step holds for a while, in the order in which it is laid over what is reserved. */
+static const rvl_model_term passing_terms[] = {RVL_MODEL_GRADIENT_BUCKETS,
+                                               RVL_MODEL_BLAS_WORKSPACES,
+                                               RVL_MODEL_GRADIENTS,
+                                               RVL_MODEL_ALL_GATHER,
+                                               RVL_MODEL_OPTIMIZER_TEMPORARIES,
+                                               RVL_MODEL_DEQUANTISED,
+                                               RVL_MODEL_ACTIVATIONS,
+                                               RVL_MODEL_LOGITS};
+static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
+                                             RVL_MODEL_OPTIMIZER};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* The size of one is not that of the others: with a given one, the trainer's terms add up. */
+static bool any_given(const rvli_maker *m)
+{
+    bool given = rvli_maker_is_given(m, RVL_MODEL_CACHED);
+    for (size_t i = 0; i < COUNT(passing_terms); i++)
+        given = given || rvli_maker_is_given(m, passing_terms[i]);
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        given = given || rvli_maker_is_given(m, state_terms[i]);
+    return given;
+}
+
+static uint64_t state_bytes(const rvli_maker *m)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        bytes += rvli_maker_total(m, state_terms[i]);
+    return bytes;
+}
+
+/*
+ * States are packed by themselves, and the rest of what is reserved is divided: each term has its
+ * blocks, and what is free is cached. The device gives out granules, so each border goes to the
+ * nearest.
+ */
+static void divide(const rvli_maker *m, const rvli_moment *moment, uint64_t reserved,
+                   uint64_t bytes_out[RVL_MODEL_TERM_COUNT])
+{
+    uint64_t granule = m->plan->device.granularity_bytes, states = state_bytes(m);
+    uint64_t at = states, laid = states;
+    for (size_t i = 0; i < COUNT(passing_terms); i++) {
+        at += moment->held[passing_terms[i]];
+        uint64_t end = (at + granule / 2) / granule * granule;
+        bytes_out[passing_terms[i]] = end > laid ? end - laid : 0;
+        laid += bytes_out[passing_terms[i]];
+    }
+    bytes_out[RVL_MODEL_CACHED] = reserved > laid ? reserved - laid : 0;
+}
+
+/* What is printed of a term is what it has at the first moment at which it has anything. */
+static void keep_first(const rvli_maker *m, rvl_model_term term)
+{
+    uint64_t bytes = 0;
+    m->terms->forward[term] = m->terms->term[term].sizes;
+    m->terms->term[term].sizes = (rvli_sizes){0};
+    for (int i = 0; i < RVLI_MOMENT_COUNT && bytes == 0; i++)
+        bytes = m->terms->moments[i][term];
+    if (bytes > 0)
+        rvli_sizes_add(rvli_maker_sizes(m, term), bytes);
+}
+
+/* While it trains, nothing of the engine is on the device but its context, except in v0. */
+static uint64_t limit_of(const rvli_maker *m)
+{
+    uint64_t contexts = rvli_maker_total(m, RVL_MODEL_ENGINE_CONTEXT) +
+                        rvli_maker_total(m, RVL_MODEL_TRAINER_CONTEXT) +
+                        rvli_maker_total(m, RVL_MODEL_ENGINE_NCCL) +
+                        rvli_maker_total(m, RVL_MODEL_TRAINER_NCCL);
+    uint64_t capacity = m->plan->device.capacity_bytes;
+    bool alone = m->plan->options.strategy != RVL_MODEL_V0;
+    return alone && capacity > contexts ? capacity - contexts : 0;
+}
+
+rvli_training_shape rvli_program_shape(const rvl_model_options *o)
+{
+    rvli_training_shape shape = {.train = o->train,
+                                 .train_ranks = o->train_ranks,
+                                 .flags = o->flags,
+                                 .micro_batch = o->micro_batch,
+                                 .seq_len = o->seq_len,
+                                 .optimizer = o->optimizer,
+                                 .attention = o->attention,
+                                 .loss = o->loss,
+                                 .loss_chunks = o->loss_chunks,
+                                 .lora_rank = o->lora_rank,
+                                 .lora_targets = o->lora_targets,
+                                 .base_dtype = o->base_dtype};
+    shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
+    if (o->train == RVL_MODEL_TRAIN_FSDP && o->train_cp > 1) {
+        shape.cp = o->train_cp;
+        shape.seq_len = o->seq_len / o->train_cp;
+    }
+    if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
+        shape.tp = o->train_tp;
+        shape.pp = o->train_pp;
+        shape.cp = o->train_cp;
+        shape.ep = o->train_ep;
+        shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
+        shape.stage = o->train_stage;
+        shape.vpp = o->train_vpp;
+        shape.optimizer_offload_ppm = o->optimizer_offload_ppm;
+        uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
+        if (o->train_vpp > 1)
+            passes = ROUNDS * o->train_pp; /* of all parts, until no more are in flight */
+        shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
+    }
+    return shape;
+}
+
+/*
+ * Segments with what lies in them. States have allocations of their own. Where
+ * that leaves no segments, or a device gives memory out in larger pieces than segments are made of,
+ * the moments are shown alone.
+ */
+static rvl_status show_segments(const rvli_maker *m, const rvli_training_shape *shape,
+                                const rvli_trained *trained)
+{
+    rvli_shown *shown;
+    uint64_t granule = m->plan->device.granularity_bytes;
+    if (SEGMENT_STEP_BYTES % granule != 0)
+        return RVL_OK;
+    rvl_status status = rvli_training_show(m->model, shape, trained, &shown);
+    if (status != RVL_OK)
+        return status;
+    if (rvli_shown_leave_out_states(shown, state_bytes(m), granule)) {
+        m->terms->shown = shown;
+        return RVL_OK;
+    }
+    status = shown->failed ? RVL_ERR_HOST_OOM : RVL_OK;
+    rvli_shown_destroy(shown);
+    return status;
+}
+
+/* What does not fit is shown as it would be with more memory. */
+static rvl_status run_program(const rvli_maker *m, rvli_trained *trained_out)
+{
+    rvli_training_shape shape = rvli_program_shape(&m->plan->options);
+    uint64_t limit = limit_of(m);
+    rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
+    if (status == RVL_OK && limit > 0 && trained_out->reserved_bytes > limit) {
+        rvli_training_shape tight = shape;
+        rvli_trained bounded;
+        tight.limit_bytes = limit;
+        status = rvli_training_recall(m->model, &tight, &bounded);
+        if (status == RVL_OK && bounded.reserved_bytes <= limit) {
+            *trained_out = bounded;
+            shape = tight;
+        }
+    }
+    if (status == RVL_OK && (m->plan->options.flags & RVL_MODEL_SEGMENTS))
+        status = show_segments(m, &shape, trained_out);
+    return status == RVL_OK ? RVL_OK
+                            : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
+}
+
+/* Managed memory gives way: what has no room beside the segments is on the host. */
+static uint64_t give_way(const rvli_maker *m, uint64_t reserved)
+{
+    uint64_t limit = limit_of(m), bytes = rvli_maker_total(m, RVL_MODEL_PAGED_OPTIMIZER);
+    uint64_t room = limit > reserved ? (limit - reserved) / RVLI_PAGE_BYTES * RVLI_PAGE_BYTES : 0;
+    if (limit == 0 || bytes <= room)
+        return 0;
+    rvli_sizes_free(rvli_maker_sizes(m, RVL_MODEL_PAGED_OPTIMIZER));
+    rvli_maker_add(m, RVL_MODEL_PAGED_OPTIMIZER, room);
+    return bytes - room;
+}
+
+rvl_status rvli_program_train(const rvli_maker *m)
+{
+    rvli_trained trained;
+    if (any_given(m))
+        return RVL_OK;
+    rvl_status status = run_program(m, &trained);
+    if (status != RVL_OK)
+        return status;
+    m->terms->by_program = true;
+    rvli_maker_add(m, RVL_MODEL_TRAINER_HOST,
+                   trained.host_bytes + give_way(m, trained.reserved_bytes));
+    divide(m, &trained.passes, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_PASSES]);
+    divide(m, &trained.update, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_UPDATE]);
+    for (size_t i = 0; i < COUNT(passing_terms); i++)
+        keep_first(m, passing_terms[i]);
+    keep_first(m, RVL_MODEL_CACHED);
+    return RVL_OK;
+}
+
+void rvli_program_pack_rank(const rvli_maker *m, const rvli_training_shape *shape)
+{
+    rvli_packer packers[COUNT(state_terms)];
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        rvli_packer_begin(&packers[i], rvli_maker_sizes(m, state_terms[i]));
+    if (!rvli_rank_pack(m->model, shape, packers))
+        rvli_maker_sizes(m, state_terms[0])->failed = true;
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        rvli_packer_end(&packers[i]);
+}
