@@ -2,187 +2,17 @@
 /* Reading a file of checks (docs/check.md). What is not known is refused: it would check nothing.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "check/check.h"
+#include "check/reading.h"
 #include "check/toml.h"
 #include "options.h"
 
 #define TOLERANCE_DEFAULT_PERCENT 1.0
-
-typedef struct reading {
-    check_file *file;
-    json_t *places;    /* of keys; NULL: the file is JSON */
-    const char *check; /* name of the one that is read; NULL: none */
-    double tolerance_percent;
-    option_headroom headroom;
-    bool no_refusals;
-} reading;
-
-/* "FILE: check NAME: what is wrong". Returns false. */
-static bool refuse(const reading *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool refuse(const reading *r, const char *format, ...)
-{
-    char what[CHECK_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    if (r->check != NULL)
-        complain(EXIT_BAD_INPUT, "%s: check %s: %s", r->file->path, r->check, what);
-    else
-        complain(EXIT_BAD_INPUT, "%s: %s", r->file->path, what);
-    return false;
-}
-
-static bool no_memory(const reading *r)
-{
-    return refuse(r, "out of host memory");
-}
-
-/* The same of a key: "FILE:LINE:COLUMN: ", where that is known. */
-static bool refuse_at(const reading *r, const json_t *object, const char *key, const char *what)
-{
-    int line = 0, column = 0;
-    bool known = false;
-#ifdef RVL_HAVE_TOML
-    known = r->places != NULL && check_toml_place(r->places, object, key, &line, &column);
-#else
-    (void)object, (void)key;
-#endif
-    if (!known)
-        return refuse(r, "%s", what);
-    complain(EXIT_BAD_INPUT, "%s:%d:%d: %s%s%s%s", r->file->path, line, column,
-             r->check != NULL ? "check " : "", r->check != NULL ? r->check : "",
-             r->check != NULL ? ": " : "", what);
-    return false;
-}
-
-/* ---- Values ---- */
-
-static bool refuse_key(const reading *r, const json_t *object, const char *key, const char *what,
-                       const char *const *known)
-{
-    char text[CHECK_TEXT_BYTES];
-    const char *meant = NULL;
-    for (size_t i = 0; known[i] != NULL && meant == NULL; i++)
-        meant = suggest_matches(key, known[i]) ? known[i] : NULL;
-    if (meant != NULL)
-        snprintf(text, sizeof text,
-                 "unknown key \"%.128s\" in %s: is it \"%s\"? docs/check.md lists them", key, what,
-                 meant);
-    else
-        snprintf(text, sizeof text, "unknown key \"%.128s\" in %s: docs/check.md lists them", key,
-                 what);
-    return refuse_at(r, object, key, text);
-}
-
-static bool check_keys(const reading *r, const json_t *object, const char *what,
-                       const char *const *known)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        size_t i = 0;
-        while (known[i] != NULL && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] == NULL)
-            return refuse_key(r, object, key, what, known);
-    }
-    return true;
-}
-
-/* A path as the file means it: relative to where the file lies. NULL: no memory. */
-static char *resolve(const reading *r, const char *path)
-{
-    const char *slash = strrchr(r->file->path, '/');
-    char *whole;
-    if (path[0] == '/' || slash == NULL)
-        return strdup(path);
-    int folder = (int)(slash - r->file->path) + 1;
-    return asprintf(&whole, "%.*s%s", folder, r->file->path, path) >= 0 ? whole : NULL;
-}
-
-/* A string, or NULL where the key is missing. */
-static bool read_string(const reading *r, const json_t *object, const char *key,
-                        const char **text_out)
-{
-    const json_t *value = json_object_get(object, key);
-    *text_out = json_string_value(value);
-    if (value != NULL && (*text_out == NULL || **text_out == '\0'))
-        return refuse(r, "\"%s\": expected a string that is not empty", key);
-    return true;
-}
-
-static bool read_stages(const reading *r, const json_t *object, const char **prefix_out)
-{
-    static const char *const names[] = {"stages", "stages_nvtx"};
-    const char *key = names[json_object_get(object, names[1]) != NULL];
-    if (json_object_get(object, names[0]) != NULL && key == names[1])
-        return refuse(r, "\"%s\" is the older name of \"%s\": leave it out", names[1], names[0]);
-    return read_string(r, object, key, prefix_out);
-}
-
-static bool read_tolerance(const reading *r, const json_t *object, double *percent)
-{
-    const json_t *value = json_object_get(object, "tolerance_percent");
-    if (value == NULL)
-        return true;
-    if (!json_is_number(value) || !(json_number_value(value) >= 0) ||
-        json_number_value(value) > 100)
-        return refuse(r, "\"tolerance_percent\": expected a number from 0 to 100");
-    *percent = json_number_value(value);
-    return true;
-}
-
-static bool read_headroom(const reading *r, const json_t *object, option_headroom *headroom)
-{
-    const json_t *value = json_object_get(object, "headroom");
-    if (value == NULL)
-        return true;
-    if (json_is_string(value) && verdict_read_headroom(json_string_value(value), headroom))
-        return true;
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return refuse(r, "\"headroom\": expected a part such as \"3%%\", a size such as "
-                         "\"2GiB\", or bytes");
-    *headroom = (option_headroom){.flag = RVL_REPLAY_HEADROOM_BYTES,
-                                  .bytes = (uint64_t)json_integer_value(value)};
-    return true;
-}
-
-static bool read_flag(const reading *r, const json_t *object, const char *key, bool *flag)
-{
-    const json_t *value = json_object_get(object, key);
-    if (value == NULL)
-        return true;
-    *flag = json_is_true(value);
-    return json_is_boolean(value) || refuse(r, "\"%s\": expected true or false", key);
-}
-
-/* A list of strings, or one string. *list_out has room for all, and one entry for none. */
-static bool read_list(const reading *r, const json_t *value, const char *key,
-                      const char ***list_out, size_t *count_out)
-{
-    size_t count = json_is_array(value) ? json_array_size(value) : 1;
-    *list_out = calloc(count + 1, sizeof **list_out);
-    *count_out = 0;
-    if (*list_out == NULL)
-        return no_memory(r);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
-        (*list_out)[i] = json_string_value(item);
-        if ((*list_out)[i] == NULL || *(*list_out)[i] == '\0')
-            return refuse(r, "\"%s\": expected a string, or a list of them", key);
-        ++*count_out;
-    }
-    return count > 0 || refuse(r, "\"%s\": an empty list", key);
-}
 
 /* ---- One check ---- */
 
@@ -195,13 +25,13 @@ static bool read_devices(const reading *r, const json_t *object, check_item *ite
         item->device_count = 1;
         if (item->devices != NULL && item->words != NULL)
             item->devices[0] = SIMULATE_DEVICE_USUAL;
-        return item->devices != NULL || no_memory(r);
+        return item->devices != NULL || reading_no_memory(r);
     }
-    if (!read_list(r, value, "devices", &item->devices, &item->device_count))
+    if (!reading_list(r, value, "devices", &item->devices, &item->device_count))
         return false;
     for (size_t i = 0; i < item->device_count; i++) {
         if (!options_check_device(item->devices[i], why))
-            return refuse(r, "device %s: %s", item->devices[i], why);
+            return reading_refuse(r, "device %s: %s", item->devices[i], why);
     }
     return true;
 }
@@ -213,10 +43,10 @@ static bool read_budgets(const reading *r, const json_t *object, check_item *ite
     if (budgets == NULL)
         return true;
     if (!json_is_object(budgets))
-        return refuse(r, "\"budgets\": expected an object of stages and sizes");
+        return reading_refuse(r, "\"budgets\": expected an object of stages and sizes");
     item->budgets = calloc(json_object_size(budgets) + 1, sizeof *item->budgets);
     if (item->budgets == NULL)
-        return no_memory(r);
+        return reading_no_memory(r);
     json_object_foreach(budgets, stage, value)
     {
         rvl_budget *budget = &item->budgets[item->budget_count++];
@@ -225,7 +55,8 @@ static bool read_budgets(const reading *r, const json_t *object, check_item *ite
         bool is_size = json_is_string(value) &&
                        rvl_size_parse(json_string_value(value), &budget->bytes) == RVL_OK;
         if (!is_size && (!json_is_integer(value) || json_integer_value(value) <= 0))
-            return refuse(r, "budget of %s: expected a size such as \"90GiB\", or bytes", stage);
+            return reading_refuse(r, "budget of %s: expected a size such as \"90GiB\", or bytes",
+                                  stage);
     }
     return true;
 }
@@ -252,16 +83,16 @@ static bool read_given(const reading *r, const json_t *given, check_item *item)
     char why[MODEL_WHY_BYTES], text[64];
     json_t *value;
     if (!json_is_object(given))
-        return refuse(r, "\"given\": expected an object of terms and sizes");
+        return reading_refuse(r, "\"given\": expected an object of terms and sizes");
     item->given = calloc(json_object_size(given) + 1, sizeof *item->given);
     if (item->given == NULL)
-        return no_memory(r);
+        return reading_no_memory(r);
     json_object_foreach((json_t *)(uintptr_t)given, term, value)
     {
         const char *size = setting_text(value, text);
         if (size == NULL ||
             !model_set_given(term, size, &item->given[item->options.given_count], why))
-            return refuse(r, "%s", size != NULL ? why : "\"given\": expected sizes");
+            return reading_refuse(r, "%s", size != NULL ? why : "\"given\": expected sizes");
         item->options.given_count++;
     }
     item->options.given = item->given;
@@ -277,7 +108,7 @@ static bool check_settings_matter(const reading *r, json_t *settings, const chec
     {
         char why[MODEL_WHY_BYTES];
         if (model_setting_idle(&item->options, name, why))
-            return refuse(r, "setting %s %s", name, why);
+            return reading_refuse(r, "setting %s %s", name, why);
     }
     return true;
 }
@@ -292,10 +123,10 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
     if (settings == NULL)
         return true;
     if (item->model == NULL)
-        return refuse(r, "\"settings\" are of a model's step: this check has %s",
-                      item->words != NULL ? "a command" : "traces");
+        return reading_refuse(r, "\"settings\" are of a model's step: this check has %s",
+                              item->words != NULL ? "a command" : "traces");
     if (!json_is_object(settings))
-        return refuse(r, "\"settings\": expected an object");
+        return reading_refuse(r, "\"settings\": expected an object");
     json_object_foreach(settings, name, value)
     {
         if (strcmp(name, "given") == 0) {
@@ -305,12 +136,13 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
         }
         const char *word = setting_text(value, text);
         if (strcmp(name, "device") == 0 || strcmp(name, "wake") == 0)
-            return refuse(r, "\"%s\" is no setting here: it is a key of the check itself", name);
+            return reading_refuse(r, "\"%s\" is no setting here: it is a key of the check itself",
+                                  name);
         if (word == NULL || !model_set(&item->options, name, word, why)) {
             char said[CHECK_TEXT_BYTES];
             snprintf(said, sizeof said, "setting %.64s: %.400s", name,
                      word != NULL ? why : "expected a string, a number, true or false");
-            return refuse_at(r, settings, name, said);
+            return reading_refuse_at(r, settings, name, said);
         }
     }
     return check_settings_matter(r, settings, item);
@@ -318,31 +150,14 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
 
 /* ---- A command ---- */
 
-static bool read_number(const reading *r, const json_t *object, const char *key, uint32_t least,
-                        uint32_t most, uint32_t *number)
+static bool read_stages(const reading *r, const json_t *object, const char **prefix_out)
 {
-    const json_t *value = json_object_get(object, key);
-    if (value == NULL)
-        return true;
-    if (!json_is_integer(value) || json_integer_value(value) < (json_int_t)least ||
-        json_integer_value(value) > (json_int_t)most)
-        return refuse(r, "\"%s\": expected a number from %" PRIu32 " to %" PRIu32, key, least,
-                      most);
-    *number = (uint32_t)json_integer_value(value);
-    return true;
-}
-
-static bool read_size(const reading *r, const json_t *object, const char *key, json_int_t least,
-                      uint64_t *bytes)
-{
-    const json_t *value = json_object_get(object, key);
-    if (value == NULL ||
-        (json_is_string(value) && rvl_size_parse(json_string_value(value), bytes) == RVL_OK))
-        return true;
-    if (!json_is_integer(value) || json_integer_value(value) < least)
-        return refuse(r, "\"%s\": expected a size such as \"90GiB\", or bytes", key);
-    *bytes = (uint64_t)json_integer_value(value);
-    return true;
+    static const char *const names[] = {"stages", "stages_nvtx"};
+    const char *key = names[json_object_get(object, names[1]) != NULL];
+    if (json_object_get(object, names[0]) != NULL && key == names[1])
+        return reading_refuse(r, "\"%s\" is the older name of \"%s\": leave it out", names[1],
+                              names[0]);
+    return reading_string(r, object, key, prefix_out);
 }
 
 static bool read_timeout(const reading *r, const json_t *object, double *timeout_s)
@@ -352,20 +167,20 @@ static bool read_timeout(const reading *r, const json_t *object, double *timeout
         return true;
     *timeout_s = json_number_value(value);
     return (json_is_number(value) && *timeout_s > 0) ||
-           refuse(r, "\"timeout\": expected seconds, more than 0");
+           reading_refuse(r, "\"timeout\": expected seconds, more than 0");
 }
 
 static bool read_ranks(const reading *r, const json_t *object, simulation *what)
 {
-    if (!read_number(r, object, "world", 1, SIMULATE_RANKS_MAX, &what->world) ||
-        !read_number(r, object, "rank", 0, SIMULATE_RANKS_MAX - 1, &what->rank))
+    if (!reading_number(r, object, "world", 1, SIMULATE_RANKS_MAX, &what->world) ||
+        !reading_number(r, object, "rank", 0, SIMULATE_RANKS_MAX - 1, &what->rank))
         return false;
     if (json_object_get(object, "rank") != NULL && what->world == 0)
-        return refuse(r, "\"rank\": of how many? Add \"world\"");
+        return reading_refuse(r, "\"rank\": of how many? Add \"world\"");
     return what->world == 0 || what->rank < what->world ||
-           refuse(r,
-                  "\"rank\" %" PRIu32 ": a \"world\" of %" PRIu32 " has ranks from 0 to %" PRIu32,
-                  what->rank, what->world, what->world - 1);
+           reading_refuse(
+               r, "\"rank\" %" PRIu32 ": a \"world\" of %" PRIu32 " has ranks from 0 to %" PRIu32,
+               what->rank, what->world, what->world - 1);
 }
 
 /* A string is for a shell. The program is looked for where the command runs: beside the file. */
@@ -375,16 +190,16 @@ static bool read_words(const reading *r, const json_t *command, check_item *item
     if (json_is_string(command) && *json_string_value(command) != '\0') {
         item->words = calloc(4, sizeof *item->words);
         if (item->words == NULL)
-            return no_memory(r);
+            return reading_no_memory(r);
         item->words[0] = "/bin/sh";
         item->words[1] = "-c";
         item->words[2] = json_string_value(command);
-    } else if (!read_list(r, command, "command", &item->words, &count)) {
+    } else if (!reading_list(r, command, "command", &item->words, &count)) {
         return false;
     }
     const char *first = item->words[0];
-    item->program = strchr(first, '/') != NULL ? resolve(r, first) : strdup(first);
-    return item->program != NULL || no_memory(r);
+    item->program = strchr(first, '/') != NULL ? reading_path(r, first) : strdup(first);
+    return item->program != NULL || reading_no_memory(r);
 }
 
 /* The folder of the file; NULL: this one. */
@@ -393,7 +208,7 @@ static bool find_folder(const reading *r, simulation *what)
     const char *slash = strrchr(r->file->path, '/');
     what->command.folder =
         slash != NULL ? strndup(r->file->path, (size_t)(slash - r->file->path) + 1) : NULL;
-    return slash == NULL || what->command.folder != NULL || no_memory(r);
+    return slash == NULL || what->command.folder != NULL || reading_no_memory(r);
 }
 
 /* The name of a file is relative to the file of checks. */
@@ -402,21 +217,21 @@ static bool read_responses(const reading *r, const json_t *object, check_item *i
     lengths_rule *rule = &item->responses;
     const char *named;
     char why[LENGTHS_WHY_BYTES];
-    if (!read_string(r, object, "response_lengths", &named) ||
-        !read_number(r, object, "response_seed", 0, UINT32_MAX, &item->simulated.response_seed))
+    if (!reading_string(r, object, "response_lengths", &named) ||
+        !reading_number(r, object, "response_seed", 0, UINT32_MAX, &item->simulated.response_seed))
         return false;
     if (named == NULL || strcmp(named, "max") == 0)
         return json_object_get(object, "response_seed") == NULL ||
-               refuse(r, "\"response_seed\": of which lengths? Add \"response_lengths\"");
-    char *path = lengths_are_of_file(named) ? resolve(r, named) : strdup(named);
+               reading_refuse(r, "\"response_seed\": of which lengths? Add \"response_lengths\"");
+    char *path = lengths_are_of_file(named) ? reading_path(r, named) : strdup(named);
     if (path == NULL)
-        return no_memory(r);
+        return reading_no_memory(r);
     rule->named = path;
     bool read = lengths_read(rule, why);
     rule->named = named;
     free(path);
     item->simulated.responses = rule->text;
-    return read || refuse(r, "\"response_lengths\": %s", why);
+    return read || reading_refuse(r, "\"response_lengths\": %s", why);
 }
 
 static bool read_kv_tokens(const reading *r, const json_t *object, uint64_t *tokens)
@@ -426,7 +241,7 @@ static bool read_kv_tokens(const reading *r, const json_t *object, uint64_t *tok
         return true;
     *tokens = (uint64_t)json_integer_value(value);
     return (json_is_integer(value) && json_integer_value(value) > 0) ||
-           refuse(r, "\"kv_tokens\": expected a number of tokens, more than 0");
+           reading_refuse(r, "\"kv_tokens\": expected a number of tokens, more than 0");
 }
 
 static bool read_command(const reading *r, const json_t *object, check_item *item)
@@ -435,10 +250,10 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
     what->gpus = 1;
     what->keep_bytes = RVLI_WIRE_KEEP_USUAL;
     return read_words(r, json_object_get(object, "command"), item) && find_folder(r, what) &&
-           read_number(r, object, "gpus", 1, RVL_MAX_DEVICES, &what->gpus) &&
+           reading_number(r, object, "gpus", 1, RVL_MAX_DEVICES, &what->gpus) &&
            read_ranks(r, object, what) &&
-           read_size(r, object, "host_memory", 1, &what->host_bytes) &&
-           read_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
+           reading_size(r, object, "host_memory", 1, &what->host_bytes) &&
+           reading_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
            read_stages(r, object, &what->nvtx) && read_timeout(r, object, &item->timeout_s) &&
            read_responses(r, object, item) && read_kv_tokens(r, object, &item->kv_tokens);
 }
@@ -455,9 +270,9 @@ static bool check_idle(const reading *r, const json_t *object, bool has_command)
     static const char *const of_others[] = {"wake", "conductor", NULL};
     for (const char *const *key = has_command ? of_others : of_commands; *key != NULL; key++) {
         if (json_object_get(object, *key) != NULL)
-            return refuse(r, "\"%s\" is for %s: leave it out", *key,
-                          has_command ? "traces and models, and this check has a command"
-                                      : "commands, and this check has none");
+            return reading_refuse(r, "\"%s\" is for %s: leave it out", *key,
+                                  has_command ? "traces and models, and this check has a command"
+                                              : "commands, and this check has none");
     }
     return true;
 }
@@ -467,40 +282,40 @@ static bool read_subject(const reading *r, const json_t *object, check_item *ite
     const char *model, **paths = NULL;
     const json_t *trace = json_object_get(object, "trace");
     bool has_command = json_object_get(object, "command") != NULL;
-    if (!read_string(r, object, "model", &model))
+    if (!reading_string(r, object, "model", &model))
         return false;
     if ((trace != NULL) + (model != NULL) + has_command != 1)
-        return refuse(r, "expected \"trace\", \"model\" or \"command\", and one of them");
+        return reading_refuse(r, "expected \"trace\", \"model\" or \"command\", and one of them");
     if (!check_idle(r, object, has_command))
         return false;
     if (has_command)
         return read_command(r, object, item);
     if (model != NULL) {
-        item->model = resolve(r, model);
-        return item->model != NULL || no_memory(r);
+        item->model = reading_path(r, model);
+        return item->model != NULL || reading_no_memory(r);
     }
-    bool read = read_list(r, trace, "trace", &paths, &item->trace_count);
+    bool read = reading_list(r, trace, "trace", &paths, &item->trace_count);
     size_t count = item->trace_count;
     item->trace_count = 0;
     item->traces = read ? calloc(count, sizeof *item->traces) : NULL;
     for (size_t i = 0; item->traces != NULL && i < count; i++) {
-        item->traces[i] = resolve(r, paths[i]);
+        item->traces[i] = reading_path(r, paths[i]);
         if (item->traces[i] == NULL)
             break;
         item->trace_count++;
     }
     free(paths);
-    return read && (item->trace_count == count || no_memory(r));
+    return read && (item->trace_count == count || reading_no_memory(r));
 }
 
 static bool read_wake(const reading *r, const json_t *object, check_item *item)
 {
     const char *wake;
-    if (!read_string(r, object, "wake", &wake))
+    if (!reading_string(r, object, "wake", &wake))
         return false;
     item->wake = RVL_WAKE_STAGED;
     return wake == NULL || options_wake(wake, &item->wake) ||
-           refuse(r, "\"wake\": expected \"staged\" or \"together\"");
+           reading_refuse(r, "\"wake\": expected \"staged\" or \"together\"");
 }
 
 static bool read_item(reading *r, const json_t *object, check_item *item)
@@ -531,16 +346,17 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
                                        NULL};
     r->check = NULL;
     if (!json_is_object(object))
-        return refuse(r, "\"checks\": expected a list of objects");
+        return reading_refuse(r, "\"checks\": expected a list of objects");
     r->check = json_string_value(json_object_get(object, "name"));
-    bool known = check_keys(r, object, "a check", keys);
+    bool known = reading_keys(r, object, "a check", keys);
     r->check = NULL;
-    if (!known || !read_string(r, object, "name", &item->name) ||
-        (item->name == NULL && !refuse(r, "a check without a \"name\"")))
+    if (!known || !reading_string(r, object, "name", &item->name) ||
+        (item->name == NULL && !reading_refuse(r, "a check without a \"name\"")))
         return false;
     for (const check_item *other = r->file->items; other < item; other++) {
         if (strcmp(other->name, item->name) == 0)
-            return refuse(r, "two checks of the name %s: a baseline tells them by it", item->name);
+            return reading_refuse(r, "two checks of the name %s: a baseline tells them by it",
+                                  item->name);
     }
     r->check = item->name;
     item->tolerance_percent = r->tolerance_percent;
@@ -548,10 +364,11 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
     item->no_refusals = r->no_refusals;
     return read_subject(r, object, item) && read_wake(r, object, item) &&
            read_settings(r, object, item) && read_devices(r, object, item) &&
-           read_budgets(r, object, item) && read_string(r, object, "conductor", &item->conductor) &&
-           read_tolerance(r, object, &item->tolerance_percent) &&
-           read_headroom(r, object, &item->headroom) &&
-           read_flag(r, object, "no_refusals", &item->no_refusals);
+           read_budgets(r, object, item) &&
+           reading_string(r, object, "conductor", &item->conductor) &&
+           reading_tolerance(r, object, &item->tolerance_percent) &&
+           reading_headroom(r, object, &item->headroom) &&
+           reading_flag(r, object, "no_refusals", &item->no_refusals);
 }
 
 /* ---- The file ---- */
@@ -564,24 +381,24 @@ static bool read_root(reading *r)
     const char *baseline;
     const json_t *checks = json_object_get(file->root, "checks");
     if (!json_is_object(file->root))
-        return refuse(r, "expected an object");
-    if (!check_keys(r, file->root, "the file", keys))
+        return reading_refuse(r, "expected an object");
+    if (!reading_keys(r, file->root, "the file", keys))
         return false;
     if (json_integer_value(json_object_get(file->root, "schema")) != 1)
-        return refuse(r, "\"schema\": expected 1");
-    if (!read_tolerance(r, file->root, &r->tolerance_percent) ||
-        !read_headroom(r, file->root, &r->headroom) ||
-        !read_flag(r, file->root, "no_refusals", &r->no_refusals) ||
-        !read_string(r, file->root, "baseline", &baseline))
+        return reading_refuse(r, "\"schema\": expected 1");
+    if (!reading_tolerance(r, file->root, &r->tolerance_percent) ||
+        !reading_headroom(r, file->root, &r->headroom) ||
+        !reading_flag(r, file->root, "no_refusals", &r->no_refusals) ||
+        !reading_string(r, file->root, "baseline", &baseline))
         return false;
-    file->baseline = baseline != NULL ? resolve(r, baseline) : NULL;
+    file->baseline = baseline != NULL ? reading_path(r, baseline) : NULL;
     if (baseline != NULL && file->baseline == NULL)
-        return no_memory(r);
+        return reading_no_memory(r);
     if (!json_is_array(checks) || json_array_size(checks) == 0)
-        return refuse(r, "\"checks\": expected a list of at least one");
+        return reading_refuse(r, "\"checks\": expected a list of at least one");
     file->items = calloc(json_array_size(checks), sizeof *file->items);
     if (file->items == NULL)
-        return no_memory(r);
+        return reading_no_memory(r);
     for (size_t i = 0; i < json_array_size(checks); i++) {
         file->item_count++;
         if (!read_item(r, json_array_get(checks, i), &file->items[i]))
