@@ -24,7 +24,7 @@ if ! "$python" -c "import importlib.metadata as m, vllm, transfer_queue; assert 
         "TransferQueue>=0.1.10" nvtx matplotlib cachetools || skip "pip could not install verl==$version"
 fi
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"; kill ${looking-} 2>/dev/null || true' EXIT
 "$python" "$source/tests/frameworks/verl_grpo.py" "$folder"
 "$reveille" weights --python "$python" "$folder/config/config.json" "$folder/model"
 cp "$folder"/tokenizer/* "$folder/model"
@@ -33,6 +33,13 @@ cp "$folder"/tokenizer/* "$folder/model"
 # so the actor's attention is PyTorch's.
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0 RAY_USAGE_STATS_ENABLED=0
 export VERL_FILE_LOGGER_PATH=$folder/said.jsonl
+# With Reveille in the place of vLLM's allocator: the page's look at the processes, until it finds our library in one.
+looking=
+if [[ "${*:3}" == *REVEILLE_AS_CUMEM* ]]; then
+    look=$(grep '^for pid in ' "$source/docs/guides/adopt/verl.md")
+    until [ -n "$(bash -c "$look" | xargs -r grep -l "$environment/.*libreveille.so" 2>/dev/null)" ]; do sleep 2; done &
+    looking=$!
+fi
 actor=actor_rollout_ref.actor rollout=actor_rollout_ref.rollout
 size() { "$python" -c "import sys; sys.path[:0] = ['$source/tests/frameworks']; import verl_grpo; print(verl_grpo.$1)"; }
 "$reveille" run --device h100-80g --gpus 2 --stages verl. --json="$folder/run.json" -- "$python" -m verl.trainer.main_ppo \
@@ -48,4 +55,8 @@ size() { "$python" -c "import sys; sys.path[:0] = ['$source/tests/frameworks']; 
     transfer_queue.backend.SimpleStorage.num_data_storage_units=1 ray_kwargs.ray_init.num_cpus=16 \
     trainer.logger='["console","file"]' trainer.nnodes=1 trainer.n_gpus_per_node=2 trainer.val_before_train=False \
     trainer.resume_mode=disable trainer.total_training_steps="$(size STEPS)" trainer.default_local_dir="$folder/checkpoints" "${@:3}"
+if [ -n "$looking" ]; then
+    ! kill "$looking" 2>/dev/null || { echo "our library was in none of the processes" >&2 && exit 1; }
+    echo "our library was in a process of verl's"
+fi
 "$python" "$source/tests/frameworks/verl_check.py" "$folder/said.jsonl" "$folder/run.json"
