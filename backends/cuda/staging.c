@@ -234,7 +234,7 @@ static bool make_carrier(rvli_staging *staging, unsigned number)
     bool good = rvli_cuda.cuStreamCreate(&carrier->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
     for (unsigned i = 0; i < RVLI_STAGING_BUFFERS && good; i++) {
         carrier->buffers[i] =
-            staging->memory + (number * RVLI_STAGING_BUFFERS + i) * staging->buffer_bytes;
+            staging->memory + ((uint64_t)number * RVLI_STAGING_BUFFERS + i) * staging->buffer_bytes;
         good =
             rvli_cuda.cuEventCreate(&carrier->passed[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
         if (!good)
