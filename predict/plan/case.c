@@ -433,6 +433,7 @@ rvl_status rvl_plan_run(const rvl_plan_case *given, rvl_plan_result *result_out,
     if (status != RVL_OK)
         return status;
     result.gpu_count = gpus_of(&c);
+    const rvl_error before = *rvli_error_get();
     work_out(&c, replay_out != NULL ? &replay : NULL);
     if (c.model != NULL)
         rvli_subject_close(&c.subject);
@@ -441,5 +442,8 @@ rvl_status rvl_plan_run(const rvl_plan_case *given, rvl_plan_result *result_out,
     if (replay_out != NULL)
         *replay_out = replay;
     rvli_result_write(result_out, &result, sizeof result);
-    return result.state == RVL_PLAN_FAILED ? RVL_ERR_HOST_OOM : RVL_OK;
+    if (result.state == RVL_PLAN_FAILED)
+        return RVL_ERR_HOST_OOM;
+    rvli_error_set(&before); /* why a case is refused is in the result */
+    return RVL_OK;
 }

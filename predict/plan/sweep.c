@@ -69,6 +69,7 @@ rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options)
         return rvli_error(
             RVL_ERR_INVALID,
             "a sweep begins and ends its cases by functions of the caller: one is NULL");
+    const rvl_error before = *rvli_error_get();
     atomic_init(&shared.next, 0);
     uint32_t wanted = shared.options.thread_count > 0 ? shared.options.thread_count : core_count();
     /* This thread works too; those that cannot be started are done without. */
@@ -79,6 +80,7 @@ rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options)
     run_cases(&shared);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
+    rvli_error_set(&before); /* the caller's functions and refused cases have changed it */
     return RVL_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "actions.h"
 #include "random.h"
 #include "reveille/model.h"
+#include "reveille/plan.h"
 #include "reveille/snapshot.h"
 
 #define FOLDER RVL_SOURCE_DIR "/tests/data/configs/"
@@ -66,6 +67,21 @@ static rvl_model *open_model(owner *o, const char *path)
     return model;
 }
 
+/* As it is, a trace has the peak of its replay. */
+static void compare_plan(owner *o, const char *path, uint64_t peak_bytes)
+{
+    caller *by = &o->by;
+    rvl_plan *plan = NULL;
+    rvl_replay *replay = NULL;
+    rvl_plan_result result = {.struct_size = sizeof result};
+    ANSWER(by, MAY_OK, rvl_plan_open, &path, 1, NULL, &plan);
+    const rvl_plan_case planned = {.struct_size = sizeof planned, .plan = plan};
+    ANSWER(by, MAY_OK, rvl_plan_run, &planned, &result, &replay);
+    EXPECT(by, result.peak_bytes, peak_bytes);
+    EXPECT(by, peak_of(o, replay), peak_bytes);
+    CALL(by, rvl_plan_close, plan);
+}
+
 static void compare_step(owner *o, rvl_model_step *step)
 {
     caller *by = &o->by;
@@ -101,7 +117,76 @@ static void compare_step(owner *o, rvl_model_step *step)
     rvl_replay *replay = NULL;
     ANSWER(by, MAY_OK, rvl_model_step_replay, step, NULL, &replay);
     EXPECT(by, peak_of(o, replay), peak);
+    compare_plan(o, path, peak);
     unlink(path);
+}
+
+/* ---- Settings by name, and sweeps ---- */
+
+static void set_by_names(owner *o)
+{
+    caller *by = &o->by;
+    rvl_model_options options = {.struct_size = sizeof options};
+    rvl_model_setting setting = {.struct_size = sizeof setting};
+    size_t count = 0;
+    while (CALL(by, rvl_model_setting_get, count, &setting) == RVL_OK) {
+        ANSWER(by, MAY_OK | MAY(RVL_ERR_INVALID), rvl_model_options_check, &options, setting.name);
+        count++;
+    }
+    EXPECT_WITHIN(by, count, 10, 100);
+    ANSWER(by, MAY_OK, rvl_model_options_set, &options, "micro-batch", "7");
+    EXPECT(by, options.micro_batch, 7);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_model_options_set, &options, "micro-batch", "many");
+    ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_model_options_set, &options, "no-such", "7");
+    EXPECT(by, options.micro_batch, 7);
+}
+
+enum { SWEPT = 3 };
+
+typedef struct sweep {
+    const rvl_plan *plan;
+    rvl_model_options step;
+    rvl_plan_result results[SWEPT];
+} sweep;
+
+static rvl_status begin_case(void *user, size_t number, rvl_plan_case *planned)
+{
+    const sweep *s = user;
+    planned->plan = s->plan;
+    *planned->step = s->step;
+    planned->step->micro_batch = (uint32_t)number + 1;
+    return RVL_OK;
+}
+
+static void end_case(void *user, size_t number, const rvl_plan_case *planned,
+                     const rvl_plan_result *result)
+{
+    (void)planned;
+    ((sweep *)user)->results[number] = *result;
+}
+
+/* Of two results one is preferred, or neither. */
+static void plan_steps(owner *o, const rvl_model *model, const rvl_model_options *step)
+{
+    caller *by = &o->by;
+    rvl_plan *plan = NULL;
+    ANSWER(by, MAY_OK, rvl_plan_open_model, model, &plan);
+    sweep s = {.plan = plan, .step = *step};
+    const rvl_plan_sweep_options options = {.struct_size = sizeof options,
+                                            .case_count = SWEPT,
+                                            .begin = begin_case,
+                                            .end = end_case,
+                                            .user = &s,
+                                            .thread_count = 2};
+    ANSWER(by, MAY_OK, rvl_plan_sweep, &options);
+    for (int i = 0; i < SWEPT; i++) {
+        const rvl_plan_result *one = &s.results[i], *other = &s.results[(i + 1) % SWEPT];
+        EXPECT(by, one->state != RVL_PLAN_LEFT_OUT && one->state != RVL_PLAN_FAILED, true);
+        int better = CALL(by, rvl_plan_result_compare, one, other);
+        int worse = CALL(by, rvl_plan_result_compare, other, one);
+        EXPECT(by, (better > 0) - (better < 0), (worse < 0) - (worse > 0));
+    }
+    CALL(by, rvl_plan_close, plan);
 }
 
 void action_model(owner *o)
@@ -124,6 +209,8 @@ void action_model(owner *o)
         RVL_OK)
         compare_step(o, step);
     CALL(by, rvl_model_step_close, step);
+    set_by_names(o);
+    plan_steps(o, model, &options);
     CALL(by, rvl_model_close, model);
 }
 

@@ -5,6 +5,7 @@
 
 #include "actions.h"
 #include "random.h"
+#include "reveille/calibrate.h"
 #include "reveille/replay.h"
 
 #define HOLDERS_MAX 64
@@ -203,6 +204,11 @@ void action_texts(owner *o)
     EXPECT(by, same.capacity_bytes, profile.capacity_bytes);
     ANSWER(by, MAY_OK, rvl_profile_load, profile.name, &same);
     EXPECT(by, same.capacity_bytes, profile.capacity_bytes);
+    const rvl_measurement create = {.act = "create", .unit = "ns", .median_value = 1000 * number};
+    uint64_t costs = 0;
+    ANSWER(by, MAY_OK, rvl_profile_fit, &same, &create, sizeof create, 1, &costs);
+    EXPECT(by, costs >> RVL_COST_INDEX_create & 1, 1);
+    EXPECT(by, same.cost.create.call_ns, 1000 * number);
     ANSWER(by, MAY(RVL_ERR_IO), rvl_profile_load, "/no such folder/card.json", &same);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_profile_get, count, &profile);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND) | MAY(RVL_ERR_INVALID), rvl_profile_find, "no such gpu",

@@ -8,6 +8,7 @@ import random
 
 import reveille
 
+CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/configs")
 GRANULE = 2 << 20
 SLOTS = 4
 TAGS = 3
@@ -293,11 +294,25 @@ class Owner:
         # The trace does not say that the program went on after a refusal that was its last request.
         self.expect(result.fits, not refused, "fits")
         self.expect(reveille.replay(path, device="2MiB").fits, used <= GRANULE, "fits")
+        if refused:  # what the program would have needed after that is not known
+            self.refused(reveille.InvalidArgument, reveille.plan, path, "weights")
+        else:
+            self.expect(reveille.plan(path, "weights", headroom=0).largest_bytes, 64 << 20, "largest")
         with open(path, "rb+") as file:
             file.truncate(os.path.getsize(path) - 3)
         self.refused(reveille.CorruptTrace, reveille.replay, path)
         reveille.replay(path, partial=True)
         os.unlink(path)
+
+    def predict(self):
+        """A step of a model: what a plan calls the peak is what its replay has."""
+        config = os.path.join(CONFIGS, "qwen2.5-0.5b.json")
+        self.expect("micro-batch" in [each.name for each in reveille.settings()], True, "settings")
+        chosen = {"device": "h100-80g", "train": "fsdp:2", "micro_batch": self.random.randint(1, 2)}
+        step = reveille.model(config, **chosen)
+        planned = reveille.plan_model(config, **chosen)
+        self.expect(planned.peak_bytes, step.replay.devices[0].peak_bytes, "peak")
+        self.refused(reveille.InvalidArgument, reveille.model, config, micro_batch="many")
 
     def overcommit(self):
         with reveille.Context(devices="4MiB", memory="accounted", overcommit=True) as own:
@@ -305,7 +320,8 @@ class Owner:
             self.expect(own.stats().devices[0].oom.tag, "weights", "oom")
 
     ACTIONS = ((alloc, 20), (free, 8), (pause, 10), (resume, 12), (touch, 8), (backup, 6), (tag, 4),
-               (look, 3), (marks, 1), (texts, 1), (mistakes, 2), (replay, 1), (overcommit, 1))  # fmt: skip
+               (look, 3), (marks, 1), (texts, 1), (mistakes, 2), (replay, 1), (predict, 1),
+               (overcommit, 1))  # fmt: skip
 
     def run(self, action):
         self.steps += 1
