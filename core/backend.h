@@ -83,7 +83,8 @@ typedef struct rvli_host_facts {
  * fill           Queues filling mapped memory with a byte, as a copy is queued.
  * host_alloc     Host memory that copies at link speed, aligned to pages. Not zeroed.
  * host_free      Gives it back.
- * copy_to_host   Queues a copy on the device's own stream; host memory from host_alloc or any.
+ * copy_to_host   Queues a copy; host memory from host_alloc or any. Both memories are the copy's
+ *                until it was waited for: another copy of them may overtake it, a fill may not.
  * copy_to_device Likewise.
  * record_event   An event that has passed when every copy and fill queued so far on the device has
  *                ended.

@@ -73,9 +73,10 @@ void rvli_staging_open(rvli_staging *staging);
 void rvli_staging_close(rvli_staging *staging);
 
 /*
- * Queues a copy of size bytes, with the device's context current. False, and nothing was done: the
- * driver refuses the buffers as well. *result_out: CUDA_ERROR_OUT_OF_MEMORY, or what waiting for
- * buffers in use answers.
+ * Queues a copy of size bytes, with the device's context current. Two copies of the same memory are
+ * in order only if the first is waited for before the second is queued. False, and nothing was
+ * done: the driver refuses the buffers as well. *result_out: CUDA_ERROR_OUT_OF_MEMORY, or what
+ * waiting for buffers in use answers.
  */
 bool rvli_staging_to_host(rvli_staging *staging, CUcontext context, char *host, CUdeviceptr addr,
                           uint64_t size, CUresult *result_out);

@@ -109,6 +109,7 @@ static void values_by_a_secret_are_those_of_the_cpu(void **state)
     rvl_addr addr;
     unsigned char *host;
     rvl_context *context = begin(&addr, &host);
+    assert_int_equal(context->ops.synchronize(context->self, 0), RVL_OK);
     memset(host, 0xFF, GRANULE); /* as large as numbers get */
     assert_int_equal(context->ops.copy_to_device(context->self, 0, addr, host, GRANULE), RVL_OK);
     assert_int_equal(context->ops.synchronize(context->self, 0), RVL_OK);
