@@ -214,7 +214,7 @@ static void begin_thread(void *context)
 /* ---- Making threads and buffers ---- */
 
 /* Where not much may be pinned, smaller buffers may still be had. */
-static bool make_buffers(rvli_staging *staging, unsigned carriers)
+static bool make_buffers(rvli_staging *staging, uint64_t carriers)
 {
     void *memory = NULL;
     for (uint64_t bytes = BUFFER_BYTES_MAX; bytes >= BUFFER_BYTES_MIN; bytes /= 2)
