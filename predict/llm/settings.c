@@ -339,8 +339,7 @@ static const char *unmet(unsigned needs, const rvl_model_options *o, bool refuse
          "changes nothing without 'lora': say 'lora' RANK, or leave it out"},
         {FROZEN, true, o->lora_rank > 0,
          "changes nothing without 'lora', for weights of 4 bits are not trained: say 'lora' RANK, "
-         "or "
-         "leave it out"},
+         "or leave it out"},
         {ADAPTERS, true, o->lora_rank > 0, "goes with adapters: say 'lora' RANK, or leave it out"},
         {STAGED, false, o->strategy == RVL_MODEL_V3,
          "changes nothing with this 'strategy': only v3 wakes in stages"},

@@ -442,9 +442,10 @@ static uint64_t fit(const samples *all, rvl_profile *profile)
     known |= fit_copies(all, model) ? BIT(copy_to_host) | BIT(copy_to_device) : 0;
     known |= fit_host(all, model, waits) ? BIT(host_alloc) | BIT(host_start) : 0;
     known |= fit_first(all, waits) ? BIT(host_first) : 0;
-    known |= fit_clear(all, model, waits) ? BIT(clear) : 0;
-    if (waits->clear.fs_per_byte >
-        0) { /* nothing takes longer meanwhile (docs/fidelity/transitions.md) */
+    bool clears = fit_clear(all, model, waits);
+    known |= clears ? BIT(clear) : 0;
+    if (clears && waits->clear.fs_per_byte > 0) {
+        /* Nothing takes longer meanwhile (docs/fidelity/transitions.md). */
         waits->idle_clearing = waits->unmap_clearing = waits->release_clearing = (rvl_cost){0};
         known |= BIT(idle_clearing) | BIT(unmap_clearing) | BIT(release_clearing);
     }

@@ -232,6 +232,35 @@ static void what_nobody_wants_registered_is_not(void **state)
     end(&s);
 }
 
+/* Staging and fills have streams of their own. */
+static void a_fill_and_a_copy_keep_their_order(void **state)
+{
+    (void)state;
+    void *host = NULL;
+    scene s;
+    begin_pageable(&s);
+    const rvli_backend_ops *ops = &s.context->ops;
+    void *self = s.context->self;
+    assert_int_equal(ops->host_alloc(self, 0, CHUNK_BYTES, &host), RVL_OK);
+    rvli_pinned_settle();
+    memset(host, 3, CHUNK_BYTES);
+    for (int filled_last = 0; filled_last < 2; filled_last++) {
+        if (!filled_last)
+            assert_int_equal(ops->fill(self, 0, s.addr, CHUNK_BYTES, 7), RVL_OK);
+        assert_int_equal(ops->copy_to_device(self, 0, s.addr, host, CHUNK_BYTES), RVL_OK);
+        if (filled_last)
+            assert_int_equal(ops->fill(self, 0, s.addr, CHUNK_BYTES, 7), RVL_OK);
+        assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+        assert_int_equal(ops->copy_to_host(self, 0, host, s.addr, CHUNK_BYTES), RVL_OK);
+        assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+        for (uint64_t i = 0; i < CHUNK_BYTES; i++)
+            if (((char *)host)[i] != (filled_last ? 7 : 3))
+                fail_msg("byte %llu, filled last: %d", (unsigned long long)i, filled_last);
+    }
+    assert_int_equal(ops->host_free(self, 0, host, CHUNK_BYTES), RVL_OK);
+    end(&s);
+}
+
 /* A failure is told to all events behind it, and to no later one. */
 static void a_failure_is_told_to_all_who_wait(void **state)
 {
@@ -507,6 +536,7 @@ int main(void)
         cmocka_unit_test(without_buffers_the_driver_copies),
         cmocka_unit_test(without_events_the_driver_copies),
         cmocka_unit_test(what_nobody_wants_registered_is_not),
+        cmocka_unit_test(a_fill_and_a_copy_keep_their_order),
         cmocka_unit_test(a_failure_is_told_to_all_who_wait),
         cmocka_unit_test(a_failure_is_told_once_by_waiting_for_the_device),
         cmocka_unit_test(every_size_is_copied),

@@ -30,7 +30,10 @@ static rvl_status fit(rvl_profile *profile, uint64_t *costs)
 static void fills_in_what_was_measured(void **state)
 {
     (void)state;
-    rvl_profile profile = {.struct_size = sizeof profile, .name = "x", .cost.map = {7, 8}};
+    rvl_profile profile = {.struct_size = sizeof profile,
+                           .name = "x",
+                           .cost.map = {7, 8},
+                           .waits = {.clear = {0, 9}, .unmap_clearing = {5, 0}}};
     uint64_t costs = 0;
     assert_int_equal(fit(&profile, &costs), RVL_OK);
     assert_int_equal(costs, 1u << RVL_COST_INDEX_create);
@@ -38,6 +41,8 @@ static void fills_in_what_was_measured(void **state)
     assert_int_equal(profile.cost.create.fs_per_byte, 6);
     assert_int_equal(profile.driver.context_bytes, 500 * MIB);
     assert_int_equal(profile.cost.map.call_ns, 7);
+    assert_int_equal(profile.waits.clear.fs_per_byte, 9);
+    assert_int_equal(profile.waits.unmap_clearing.call_ns, 5);
     assert_string_equal(profile.name, "x");
     assert_int_equal(rvl_profile_fit(&profile, NULL, 0, 0, &costs), RVL_OK);
     assert_int_equal(costs, 0);

@@ -12,6 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 class HandOn(TorchDispatchMode):
     @classmethod
+    def ignore_compile_internals(cls):
+        return True
+
+    @classmethod
     def _should_skip_dynamo(cls):
         return False
 
