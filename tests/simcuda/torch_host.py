@@ -37,10 +37,31 @@ again = torch.empty(1 << 28)
 print("done", again.numel(), small.sum().item())
 """
 
+# A file of 2 GiB with holes, and a few bytes between them that no page is aligned to.
+HOLES = """
+import os, tempfile, torch
+def file_pages():
+    return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith("RssFile"))
+SIZE, WRITTEN = 2 << 30, {12345: 7, (1 << 30) + 4097: 8, (2 << 30) - 1: 9}
+with tempfile.NamedTemporaryFile() as file:
+    file.truncate(SIZE)
+    for at, value in WRITTEN.items():
+        os.pwrite(file.fileno(), bytes([value]), at)
+    torch.empty(4 << 20, device="cuda")
+    before = file_pages()
+    mapped = torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage.from_file(file.name, False, SIZE))
+    assert mapped.count_nonzero().item() == len(WRITTEN)
+    assert all(mapped[at].item() == value for at, value in WRITTEN.items())
+    mapped[1 << 20 : 5 << 20] = 3
+    assert mapped[4 << 20 : 6 << 20].sum().item() == 3 << 20, "what is written to a hole"
+    print("pages of the file", file_pages() - before)
+    assert os.pread(file.fileno(), 1, 4 << 20) == bytes(1), "and the file is as it was"
+"""
 
-def run(command, *options):
+
+def run(command, *options, program=INSIDE):
     done = subprocess.run(
-        [command, "run", "--device", "h100-80g", *options, "--", sys.executable, "-c", INSIDE],
+        [command, "run", "--device", "h100-80g", *options, "--", sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=300,
@@ -63,6 +84,12 @@ def main():
     assert re.search(r"/pageable asked for 3.0 GiB of host memory with 20\d\d.\d MiB free", said) or (
         re.search(r"/pageable asked for 3.0 GiB of host memory with 2.0 GiB free", said)
     ), said
+    pages = {}  # MiB of the file that the kernel keeps for the process
+    for options in (), ("--keep-host", "64MiB"):
+        status, said = run(command, *options, program=HOLES)
+        assert status == 0, said
+        pages[options] = int(re.search(r"pages of the file (-?\d+)", said)[1])
+    assert pages.pop(()) > 2000 and pages.popitem()[1] < 32, said
     status, said = run(command, "--keep-host", "64KiB")
     assert status == 2 and "name a size of 1MiB or more" in said, said
     print("torch_host.py: ok")
