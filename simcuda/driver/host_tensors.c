@@ -118,6 +118,14 @@ static void give(void *memory)
     give_back(bytes);
 }
 
+/* For Python: whether an address lies in the pages that all large tensors have. */
+bool rvli_host_tensors_share(const void *memory);
+
+bool rvli_host_tensors_share(const void *memory)
+{
+    return rvli_host_pages_has(memory);
+}
+
 /* False: PyTorch is not as it is known. free() goes first: it lets through what it does not know.
  */
 bool rvli_host_tensors_count(void);

@@ -27,6 +27,7 @@ from typing import Any
 
 import _reveille_assumed as assumed
 import _reveille_backward
+import _reveille_host as host
 import _reveille_operators as operators
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -374,6 +375,8 @@ class Plan:
         self.calls = registered(func.name(), "CompositeImplicitAutograd") and not registered(func.name(), "CUDA")
         self.assume = assumed.rule_of(func)
         self.on_cpu = operators.on_cpu(func)
+        rule = host.rule_of(self.name)
+        self.on_host = rule and functools.partial(rule, func)
         self.never = not aten or self.name.startswith(_GARBAGE)
         self.random = torch.Tag.nondeterministic_seeded in func.tags
         self.count = _COUNTS.get(self.name)
@@ -622,7 +625,7 @@ class SmallTensors(TorchDispatchMode):
                 return self.twice(plan, func, args, twins)
         cuda, small = self.look(args, kwargs)
         if not cuda:
-            return func(*args, **kwargs)
+            return (plan.on_host or func)(*args, **kwargs)
         if small and not plan.never:
             try:
                 return self.compute(plan, func, args, kwargs)

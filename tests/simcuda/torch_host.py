@@ -19,12 +19,20 @@ MIB = 1 << 20
 def resident():
     words = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
     return int(words["VmRSS"].split()[0]) >> 10, int(words["RssAnon"].split()[0]) >> 10
+torch.cuda.init()
 small = torch.arange(4 * MIB // 8)
 before = resident()[1]
 large = torch.ones(3 << 28)  # 3 GiB
 large.mul_(2)
 print("grown", resident()[1] - before)
 assert small[-1] == 4 * MIB // 8 - 1 and small[0] == 0
+# Copies between large tensors are left out: what was written last is still there.
+large.fill_(2)
+other = large.view(1 << 14, -1).t().to(torch.float16)
+assert (other.dtype, other.shape, other.stride()) == (torch.float16, (3 << 14, 1 << 14), (1, 3 << 14))
+del other
+large.copy_(torch.tensor(7.0))
+assert large[0] == large[-1] == 2 and torch.equal(large[:5].to(torch.float64), torch.full((5,), 2.0).double())
 pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
 on_gpu = large.cuda()
 back = on_gpu.cpu()
