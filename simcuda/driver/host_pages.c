@@ -75,13 +75,12 @@ void *rvli_host_pages_map(size_t size_bytes)
 {
     if (size_bytes > ROOM_BYTES)
         return NULL;
-    /* All pages at once: one by one, as they are touched, they cost four times as much. */
-    const int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
     size_t all = whole_pages(size_bytes);
     char *base = take_room(all);
     for (size_t done = 0, part; base != NULL && done < all; done += part) {
         part = all - done < FILE_BYTES ? all - done : FILE_BYTES;
-        if (mmap(base + done, part, PROT_READ | PROT_WRITE, flags, file, 0) != MAP_FAILED)
+        if (mmap(base + done, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
+            MAP_FAILED)
             continue;
         rvli_host_pages_unmap(base, all);
         return NULL;
