@@ -54,6 +54,10 @@ int cublasGemmStridedBatchedEx(handle *of, int a_transposed, int b_transposed, i
                                long long stride_a, const void *b, int b_type, int ldb,
                                long long stride_b, const void *beta, void *c, int c_type, int ldc,
                                long long stride_c, int count, int compute, int algorithm);
+int cublasSgeqrfBatched(handle *of, int m, int n, void *a, int lda, void *tau, int *wrong,
+                        int batch);
+int cublasZgetrsBatched(handle *of, int op, int n, int columns, void *a, int lda, const int *pivots,
+                        void *b, int ldb, int *wrong, int batch);
 int cublasSetVector(void);
 int cublasSetEnvironmentMode(handle *of, int mode);
 int cublasGetEnvironmentMode(handle *of, int *mode);
@@ -145,6 +149,22 @@ static void the_environment_mode_is_kept(void **state)
     assert_int_equal(cublasSetEnvironmentMode(made, 1), 0);
     assert_int_equal(cublasGetEnvironmentMode(made, &mode), 0);
     assert_int_equal(mode, 1);
+    assert_int_equal(cublasDestroy_v2(made), 0);
+}
+
+/* Said on the host, which PyTorch asserts. */
+static void a_batch_has_no_wrong_argument(void **state)
+{
+    handle *made = NULL;
+    int wrong = -7;
+    (void)state;
+    assert_int_equal(cublasCreate_v2(&made), 0);
+    assert_int_equal(cublasSgeqrfBatched(made, 4, 4, NULL, 4, NULL, &wrong, 2), 0);
+    assert_int_equal(wrong, 0);
+    wrong = -7;
+    assert_int_equal(cublasZgetrsBatched(made, 0, 4, 1, NULL, 4, NULL, NULL, 4, &wrong, 2), 0);
+    assert_int_equal(wrong, 0);
+    assert_int_equal(cublasSgeqrfBatched(NULL, 4, 4, NULL, 4, NULL, NULL, 2), NOT_INITIALIZED);
     assert_int_equal(cublasDestroy_v2(made), 0);
 }
 
@@ -434,6 +454,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_handle_that_does_not_fit_takes_nothing),
         cmocka_unit_test(it_is_of_its_version),
         cmocka_unit_test(the_environment_mode_is_kept),
+        cmocka_unit_test(a_batch_has_no_wrong_argument),
         cmocka_unit_test(what_is_not_simulated_is_refused),
         cmocka_unit_test(a_product_has_one_algorithm),
         cmocka_unit_test(a_captured_product_is_a_node),
