@@ -49,6 +49,7 @@ ROOMS = {
     "simcuda/runtime": ["simcuda/wire", "simcuda/driver"],
     "simcuda/blas": ["simcuda/wire", "simcuda/driver"],
     "simcuda/dnn": ["base", "simcuda/wire"],
+    "simcuda/math": ["simcuda/wire", "simcuda/driver"],
     "simcuda/nccl": ["simcuda/wire", "simcuda/driver"],
     "simcuda/nvml": ["simcuda/wire", "simcuda/driver"],
     "simcuda/audit": [],

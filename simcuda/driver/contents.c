@@ -697,6 +697,8 @@ void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes)
     memset(to, 0, bytes);
     if (bytes <= sizeof reading.given)
         memcpy(to, &reading.given, bytes); /* little-endian */
+    if (reading.how == RVLI_READING_ONCE)
+        reading.given = 0;
 }
 
 /* ---- Tensors ---- */

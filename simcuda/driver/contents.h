@@ -116,6 +116,7 @@ void rvli_contents_settle(uint64_t addr, size_t bytes);
 typedef enum rvli_reading {
     RVLI_READING_KEPT,  /* what is kept */
     RVLI_READING_GIVEN, /* a number of up to 8 bytes: the caller knows it. Nothing is told */
+    RVLI_READING_ONCE,  /* the same for the first copy, and then zero */
 } rvli_reading;
 
 /* `bytes` of what is kept were made up by a rule; place: the line that asked for them. */

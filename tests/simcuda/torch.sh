@@ -44,6 +44,8 @@ timeout 300 "$environment/bin/python" "$source/tests/simcuda/torch_allocator.py"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_assumed.py" "$build/cli/reveille"
 timeout 900 "$environment/bin/python" "$source/tests/simcuda/torch_lengths.py" "$build/cli/reveille"
 timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_host.py" "$build/cli/reveille"
+timeout 900 "$build/cli/reveille" run --attribution=off --device h100-80g -- "$environment/bin/python" \
+    "$source/tests/simcuda/torch_math.py" "$([ -n "$short" ] && echo 2 || echo 12)"
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/twenty.py" "$build/cli/reveille" --times 3 ddp1
 operators() {
     timeout 1800 "$build/cli/reveille" run --attribution=off --keep-contents 32MiB -- "$environment/bin/python" \

@@ -37,7 +37,7 @@ linear(torch.zeros(512, 4096, device="cuda", dtype=torch.bfloat16)).sum().backwa
 check(linear.weight.grad.shape, torch.Size([4096, 4096]), "gradient")
 check((x[:1024].view(32, 32) @ x[:1024].view(32, 32)).sum().item(), 0.0, "content")
 
-# Other linear algebra loads cuSOLVER, which is the program's own and calls cuBLAS: batches of few matrices, and of many.
+# Other linear algebra loads cuSOLVER: batches of few matrices, and of many.
 for batch in (2, 16):
     lower, values = torch.eye(4, device="cuda").repeat(batch, 1, 1), torch.full((batch, 4, 3), 2.0, device="cuda")
     solved = torch.linalg.solve_triangular(lower, values, upper=False, unitriangular=True)
