@@ -335,6 +335,8 @@ static void drop(rvli_machine *machine, handed *gone)
     while (*link != gone)
         link = &(*link)->next;
     *link = gone->next;
+    /* Closing is not enough where a forked child has a copy: it would be heard of once more. */
+    (void)epoll_ctl(machine->shared->events, EPOLL_CTL_DEL, gone->file, NULL);
     close(gone->file);
     let_go(machine, gone->of);
     free(gone);
