@@ -3,6 +3,8 @@
  * Terms of a trainer as the program of its step shows them: the program is run on the model of
  * PyTorch's allocator, and what it has reserved at its fullest is divided among the terms.
  */
+#include <stdlib.h>
+
 #include "predict/llm/llm_internal.h"
 #include "predict/llm/step/megatron/rank.h"
 #include "predict/llm/step/training.h"
@@ -124,26 +126,65 @@ rvli_training_shape rvli_program_shape(const rvl_model_options *o)
     return shape;
 }
 
-/*
- * Segments with what lies in them. States have allocations of their own. Where
- * that leaves no segments, or a device gives memory out in larger pieces than segments are made of,
- * the moments are shown alone.
- */
-static rvl_status show_segments(const rvli_maker *m, const rvli_training_shape *shape,
-                                const rvli_trained *trained)
+/* A run of the program, and its segments where they are wanted. */
+typedef struct attempt {
+    rvli_trained trained;
+    rvli_shown *shown; /* NULL: not wanted */
+} attempt;
+
+/* A device that gives memory out in larger pieces than segments are made of has none. */
+static bool wants_segments(const rvli_maker *m)
 {
-    rvli_shown *shown;
-    uint64_t granule = m->plan->device.granularity_bytes;
-    if (SEGMENT_STEP_BYTES % granule != 0)
+    return (m->plan->options.flags & RVL_MODEL_SEGMENTS) != 0 &&
+           SEGMENT_STEP_BYTES % m->plan->device.granularity_bytes == 0;
+}
+
+/* The caller destroys what is shown. */
+static rvl_status try(const rvli_maker *m, const rvli_training_shape *shape, attempt *attempt_out)
+{
+    *attempt_out = (attempt){0};
+    if (wants_segments(m)) {
+        attempt_out->shown = calloc(1, sizeof *attempt_out->shown);
+        if (attempt_out->shown == NULL)
+            return RVL_ERR_HOST_OOM;
+    }
+    return rvli_training_recall(m->model, shape, attempt_out->shown, &attempt_out->trained);
+}
+
+/* Giving cached memory back may help; but what is live at once has to fit. */
+static bool may_fit(const rvli_trained *trained, uint64_t limit)
+{
+    return trained->reserved_bytes > limit && trained->requested_bytes <= limit;
+}
+
+/* The same with no more than the device has, in place of the attempt if it fits. */
+static rvl_status try_within(const rvli_maker *m, rvli_training_shape shape, uint64_t limit,
+                             attempt *attempt_io)
+{
+    attempt bounded;
+    shape.limit_bytes = limit;
+    rvl_status status = try(m, &shape, &bounded);
+    bool fits = status == RVL_OK && bounded.trained.reserved_bytes <= limit;
+    rvli_shown *unused = fits ? attempt_io->shown : bounded.shown;
+    if (fits)
+        *attempt_io = bounded;
+    rvli_shown_destroy(unused);
+    return status;
+}
+
+/*
+ * Segments with what lies in them. States have allocations of their own; where that leaves no
+ * segments, the moments are shown alone.
+ */
+static rvl_status keep_segments(const rvli_maker *m, rvli_shown *shown)
+{
+    if (shown == NULL)
         return RVL_OK;
-    rvl_status status = rvli_training_show(m->model, shape, trained, &shown);
-    if (status != RVL_OK)
-        return status;
-    if (rvli_shown_leave_out_states(shown, state_bytes(m), granule)) {
+    if (rvli_shown_leave_out_states(shown, state_bytes(m), m->plan->device.granularity_bytes)) {
         m->terms->shown = shown;
         return RVL_OK;
     }
-    status = shown->failed ? RVL_ERR_HOST_OOM : RVL_OK;
+    rvl_status status = shown->failed ? RVL_ERR_HOST_OOM : RVL_OK;
     rvli_shown_destroy(shown);
     return status;
 }
@@ -151,21 +192,17 @@ static rvl_status show_segments(const rvli_maker *m, const rvli_training_shape *
 /* What does not fit is shown as it would be with more memory. */
 static rvl_status run_program(const rvli_maker *m, rvli_trained *trained_out)
 {
+    attempt tried;
     rvli_training_shape shape = rvli_program_shape(&m->plan->options);
     uint64_t limit = limit_of(m);
-    rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
-    if (status == RVL_OK && limit > 0 && trained_out->reserved_bytes > limit) {
-        rvli_training_shape tight = shape;
-        rvli_trained bounded;
-        tight.limit_bytes = limit;
-        status = rvli_training_recall(m->model, &tight, &bounded);
-        if (status == RVL_OK && bounded.reserved_bytes <= limit) {
-            *trained_out = bounded;
-            shape = tight;
-        }
-    }
-    if (status == RVL_OK && (m->plan->options.flags & RVL_MODEL_SEGMENTS))
-        status = show_segments(m, &shape, trained_out);
+    rvl_status status = try(m, &shape, &tried);
+    if (status == RVL_OK && limit > 0 && may_fit(&tried.trained, limit))
+        status = try_within(m, shape, limit, &tried);
+    *trained_out = tried.trained;
+    if (status == RVL_OK)
+        status = keep_segments(m, tried.shown);
+    else
+        rvli_shown_destroy(tried.shown);
     return status == RVL_OK ? RVL_OK
                             : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
 }

@@ -245,6 +245,7 @@ static rvli_shown two_segments(void)
 static void clear(rvli_shown *shown)
 {
     free(shown->segments);
+    free(shown->changed);
     free(shown->events);
 }
 

@@ -80,14 +80,15 @@ static rvl_status remember(rvli_remembered *memory, const rvli_training_shape *s
 }
 
 rvl_status rvli_training_recall(const rvl_model *model, const rvli_training_shape *shape,
-                                rvli_trained *trained_out)
+                                rvli_shown *shown, rvli_trained *trained_out)
 {
     rvli_remembered *memory = model->remembered;
     pthread_mutex_lock(&memory->lock);
     bool found = find(memory, shape, trained_out);
     pthread_mutex_unlock(&memory->lock);
-    if (found)
+    if (found && shown == NULL)
         return RVL_OK;
-    rvl_status status = rvli_training_run(model, shape, NULL, trained_out);
-    return status == RVL_OK ? remember(memory, shape, trained_out) : status;
+    const rvli_tape_listener listener = {.shown = shown};
+    rvl_status status = rvli_training_run(model, shape, &listener, trained_out);
+    return status == RVL_OK && !found ? remember(memory, shape, trained_out) : status;
 }

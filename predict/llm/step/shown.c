@@ -53,18 +53,41 @@ static void write_parts(rvli_shown *shown, uint32_t index, bool rises, bool *joi
         write_part(shown, index, (rvl_model_term)term, rises, joins);
 }
 
+static int by_index(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+static void forget_changed(rvli_shown *shown)
+{
+    for (size_t i = 0; i < shown->changed_count; i++)
+        shown->segments[shown->changed[i]].changed = false;
+    shown->changed_count = 0;
+}
+
+static void note_changed(rvli_shown *shown, uint32_t index)
+{
+    if (shown->segments[index].changed)
+        return;
+    shown->segments[index].changed = true;
+    shown->changed[shown->changed_count++] = index;
+}
+
 /* What falls goes first, so that no sum is above those of both instants. */
 void rvli_shown_now(rvli_shown *shown)
 {
     bool joins = false;
+    if (shown->waits || shown->changed_count == 0)
+        return;
+    qsort(shown->changed, shown->changed_count, sizeof *shown->changed, by_index);
     for (int rises = 0; rises <= 1; rises++) {
-        for (size_t i = 0; i < shown->segment_count; i++) {
-            if (shown->segments[i].changed)
-                write_parts(shown, (uint32_t)i, rises != 0, &joins);
+        for (size_t i = 0; i < shown->changed_count; i++) {
+            if (shown->segments[shown->changed[i]].live)
+                write_parts(shown, shown->changed[i], rises != 0, &joins);
         }
     }
-    for (size_t i = 0; i < shown->segment_count; i++)
-        shown->segments[i].changed = false;
+    forget_changed(shown);
 }
 
 void rvli_shown_between(rvli_shown *shown)
@@ -76,11 +99,12 @@ void rvli_shown_between(rvli_shown *shown)
 void rvli_shown_begin(rvli_shown *shown)
 {
     shown->event_count = 0;
+    shown->waits = false;
+    forget_changed(shown);
     for (size_t i = 0; i < shown->segment_count; i++) {
         rvli_shown_segment *segment = &shown->segments[i];
         bool joins = true;
         memset(segment->written, 0, sizeof segment->written);
-        segment->changed = false;
         if (!segment->live)
             continue;
         add(shown, (rvli_shown_event){
@@ -98,11 +122,14 @@ static bool grow_segments(rvli_shown *shown)
         return true;
     size_t room = shown->segment_room > 0 ? 2 * shown->segment_room : 64;
     rvli_shown_segment *segments = realloc(shown->segments, room * sizeof *segments);
-    if (segments == NULL) {
-        shown->failed = true;
+    if (segments != NULL)
+        shown->segments = segments;
+    uint32_t *changed = realloc(shown->changed, room * sizeof *changed);
+    if (changed != NULL)
+        shown->changed = changed;
+    shown->failed = shown->failed || segments == NULL || changed == NULL;
+    if (shown->failed)
         return false;
-    }
-    shown->segments = segments;
     shown->segment_room = room;
     return true;
 }
@@ -137,7 +164,6 @@ void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr)
     if (index == shown->segment_count) /* there was no memory for it */
         return;
     shown->segments[index].live = false;
-    shown->segments[index].changed = false;
     add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_FREE, .segment = index});
 }
 
@@ -147,7 +173,7 @@ void rvli_shown_take(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint
     if (index == shown->segment_count)
         return;
     shown->segments[index].held[term] += bytes;
-    shown->segments[index].changed = true;
+    note_changed(shown, index);
 }
 
 void rvli_shown_drop(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes)
@@ -156,7 +182,7 @@ void rvli_shown_drop(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint
     if (index == shown->segment_count)
         return;
     shown->segments[index].held[term] -= bytes;
-    shown->segments[index].changed = true;
+    note_changed(shown, index);
 }
 
 /* ---- Without what lives on ---- */
@@ -266,6 +292,7 @@ void rvli_shown_destroy(rvli_shown *shown)
     if (shown == NULL)
         return;
     free(shown->segments);
+    free(shown->changed);
     free(shown->events);
     free(shown);
 }

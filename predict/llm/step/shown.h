@@ -51,12 +51,14 @@ typedef struct rvli_shown {
     rvli_shown_segment *segments; /* by falling address, as they are made */
     size_t segment_count;
     size_t segment_room;
+    uint32_t *changed; /* indices of those that have changed; room as for segments */
+    size_t changed_count;
     rvli_shown_event *events;
     size_t event_count;
     size_t event_room;
-    size_t begin_count;  /* events that say what is there as the step begins */
-    uint64_t instant[2]; /* calls of the tape behind which the step is fullest */
-    bool failed;         /* no host memory */
+    size_t begin_count; /* events that say what is there as the step begins */
+    bool waits;         /* nothing is written down before the step that is shown */
+    bool failed;        /* no host memory */
 } rvli_shown;
 
 void rvli_shown_destroy(rvli_shown *shown);

@@ -12,13 +12,16 @@ static uint64_t place(void *owner, rvli_snapshot_change change, uint64_t addr, u
 {
     rvli_tape *tape = owner;
     (void)stream;
-    if (change == RVLI_CHANGE_FREE && tape->listener.shown != NULL)
-        rvli_shown_segment_free(tape->listener.shown, addr);
+    tape->changes.segments = true;
+    if (change == RVLI_CHANGE_FREE)
+        rvli_journal_add(&tape->journal,
+                         (rvli_journal_line){.kind = RVLI_JOURNAL_FREE, .addr = addr});
     if (change != RVLI_CHANGE_ALLOC)
         return 0;
     tape->next_addr -= size;
-    if (tape->listener.shown != NULL)
-        rvli_shown_segment_alloc(tape->listener.shown, tape->next_addr, size);
+    rvli_journal_add(
+        &tape->journal,
+        (rvli_journal_line){.kind = RVLI_JOURNAL_ALLOC, .addr = tape->next_addr, .bytes = size});
     return tape->next_addr;
 }
 
@@ -36,6 +39,15 @@ void rvli_tape_begin(rvli_tape *tape, uint64_t limit_bytes)
 void rvli_tape_end(rvli_tape *tape)
 {
     rvli_allocator_destroy(&tape->allocator);
+    rvli_journal_free(&tape->journal);
+}
+
+/* A block's `event` is its holder, and the step that took it. */
+#define HOLDER_BITS 8
+
+static rvl_model_term holder_of(const rvli_cached_block *block)
+{
+    return (rvl_model_term)(block->event & ((1u << HOLDER_BITS) - 1));
 }
 
 static void note_fullest(rvli_tape *tape)
@@ -48,17 +60,18 @@ static void note_fullest(rvli_tape *tape)
     memcpy(fullest->held, tape->held, sizeof fullest->held);
 }
 
-/* Behind a call: whether the step is fullest there is known from a run before this one. */
-static void show_fullest(rvli_tape *tape)
+static void note_block(rvli_tape *tape, rvli_journal_kind kind, const rvli_cached_block *block)
 {
-    const rvli_shown *shown = tape->listener.shown;
-    if (shown != NULL && (tape->calls == shown->instant[0] || tape->calls == shown->instant[1]))
-        rvli_shown_now(tape->listener.shown);
+    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = kind,
+                                                         .term = holder_of(block),
+                                                         .addr = block->addr,
+                                                         .bytes = block->size});
 }
 
 rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
 {
-    rvli_request request = {.size = bytes, .event = holder, .stream = stream};
+    rvli_request request = {
+        .size = bytes, .event = holder | tape->steps << HOLDER_BITS, .stream = stream};
     rvli_block block = NULL;
     if (bytes == 0 || tape->failed)
         return NULL;
@@ -73,12 +86,12 @@ rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term hold
     tape->held[holder] += block->size;
     if (tape->allocator.bytes.reserved > tape->reserved_bytes)
         tape->reserved_bytes = tape->allocator.bytes.reserved;
+    if (tape->allocator.bytes.requested > tape->requested_bytes)
+        tape->requested_bytes = tape->allocator.bytes.requested;
     tape->calls++;
+    tape->live_count++;
     note_fullest(tape);
-    if (tape->listener.shown != NULL) {
-        rvli_shown_take(tape->listener.shown, block->addr, holder, block->size);
-        show_fullest(tape);
-    }
+    note_block(tape, RVLI_JOURNAL_TAKE, block);
     if (tape->listener.told != NULL)
         tape->listener.told(tape->listener.user, (int64_t)bytes, stream, holder);
     return block;
@@ -93,11 +106,13 @@ void rvli_drop(rvli_tape *tape, rvli_block block)
 {
     if (block == NULL)
         return;
-    rvl_model_term holder = (rvl_model_term)block->event;
+    rvl_model_term holder = holder_of(block);
     tape->held[holder] -= block->size;
     tape->calls++;
-    if (tape->listener.shown != NULL)
-        rvli_shown_drop(tape->listener.shown, block->addr, holder, block->size);
+    tape->live_count--;
+    if (block->event >> HOLDER_BITS != tape->steps)
+        tape->changes.dropped_older = true;
+    note_block(tape, RVLI_JOURNAL_DROP, block);
     if (tape->listener.told != NULL)
         tape->listener.told(tape->listener.user, -(int64_t)block->requested,
                             (rvli_stream)tape->allocator.buckets[block->bucket].stream, holder);
@@ -107,8 +122,10 @@ void rvli_drop(rvli_tape *tape, rvli_block block)
 
 void rvli_tape_listen(rvli_tape *tape, const rvli_tape_listener *listener)
 {
-    if (listener != NULL)
-        tape->listener = *listener;
+    if (listener == NULL)
+        return;
+    tape->listener = *listener;
+    tape->journal.shown = listener->shown;
 }
 
 bool rvli_tape_failed(const rvli_tape *tape)
@@ -119,20 +136,46 @@ bool rvli_tape_failed(const rvli_tape *tape)
 void rvli_tape_begin_step(rvli_tape *tape)
 {
     tape->reserved_bytes = tape->allocator.bytes.reserved;
+    tape->requested_bytes = tape->allocator.bytes.requested;
     tape->calls = 0;
-    if (tape->listener.shown != NULL)
-        rvli_shown_begin(tape->listener.shown);
+    tape->steps++;
+    tape->changes = (rvli_step_changes){.live_before = tape->live_count};
+    rvli_journal_begin_step(&tape->journal);
+}
+
+/*
+ * It has no new segment, and dropped all that it took and nothing else. So live tensors lie where
+ * they lay, and free blocks are what is between them: the next step begins as this one did.
+ */
+static bool left_all_as_it_was(const rvli_tape *tape)
+{
+    return !tape->changes.segments && !tape->changes.dropped_older &&
+           tape->live_count == tape->changes.live_before;
+}
+
+/* Who listens is told of the step that would only confirm it, too. */
+bool rvli_tape_is_settled(rvli_tape *tape)
+{
+    bool confirmed = tape->steps > 2 && tape->reserved_bytes == tape->reserved_before;
+    bool repeats = tape->steps > 1 && tape->listener.told == NULL && left_all_as_it_was(tape);
+    tape->reserved_before = tape->reserved_bytes;
+    return confirmed || repeats;
+}
+
+void rvli_tape_show(rvli_tape *tape, const rvli_moment *passes, const rvli_moment *update)
+{
+    const uint64_t instants[2] = {passes->call, update->call};
+    rvli_journal_show(&tape->journal, instants);
 }
 
 void rvli_tape_between(rvli_tape *tape)
 {
-    if (tape->listener.shown != NULL)
-        rvli_shown_between(tape->listener.shown);
+    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_BETWEEN});
 }
 
 void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest)
 {
     tape->fullest = fullest;
     note_fullest(tape);
-    show_fullest(tape);
+    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_WATCH});
 }

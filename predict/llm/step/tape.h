@@ -10,7 +10,7 @@
 #ifndef RVL_PREDICT_LLM_STEP_TAPE_H
 #define RVL_PREDICT_LLM_STEP_TAPE_H
 
-#include "predict/llm/step/shown.h"
+#include "predict/llm/step/journal.h"
 #include "predict/snapshot/allocator.h"
 #include "reveille/model.h"
 
@@ -43,15 +43,28 @@ typedef struct rvli_tape_listener {
     rvli_shown *shown; /* NULL: nobody wants segments */
 } rvli_tape_listener;
 
+/* What a step leaves otherwise than it was. */
+typedef struct rvli_step_changes {
+    uint64_t live_before; /* tensors, as it began */
+    bool dropped_older;   /* a tensor of an earlier step */
+    bool segments;        /* one came, or went */
+} rvli_step_changes;
+
 typedef struct rvli_tape {
     rvli_allocator allocator;
     uint64_t streams[RVLI_STREAM_COUNT];
     uint64_t next_addr; /* the next segment ends there */
     uint64_t held[RVL_MODEL_TERM_COUNT];
-    uint64_t reserved_bytes; /* the most since its owner set it */
-    uint64_t calls;          /* that took or dropped something since the step began */
-    rvli_moment *fullest;    /* of the current part; NULL: not kept */
+    uint64_t reserved_bytes;  /* the most since the step began */
+    uint64_t requested_bytes; /* the same of what was asked for and is live */
+    uint64_t reserved_before; /* the most of the step before */
+    uint64_t calls;           /* that took or dropped something since the step began */
+    uint64_t steps;           /* that have begun */
+    uint64_t live_count;      /* tensors */
+    rvli_moment *fullest;     /* of the current part; NULL: not kept */
     rvli_tape_listener listener;
+    rvli_journal journal;
+    rvli_step_changes changes;
     bool failed; /* no host memory */
 } rvli_tape;
 
@@ -74,6 +87,15 @@ bool rvli_tape_failed(const rvli_tape *tape);
 
 /* A step begins. */
 void rvli_tape_begin_step(rvli_tape *tape);
+
+/*
+ * Whether the step that is over is what all later ones are, as far as what they reserve goes: it
+ * reserved no more than the one before it, or it left all as it found it.
+ */
+bool rvli_tape_is_settled(rvli_tape *tape);
+
+/* The last step's segments are shown, where somebody wants them; it is fullest at these moments. */
+void rvli_tape_show(rvli_tape *tape, const rvli_moment *passes, const rvli_moment *update);
 
 /* A layer, or what is like one, is over: what it left may be shown. */
 void rvli_tape_between(rvli_tape *tape);

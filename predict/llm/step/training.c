@@ -168,37 +168,19 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
         t.graph = rvli_graph_make(&t);
         t.tape.failed = t.graph == NULL;
     }
-    uint64_t before = 0;
     for (int i = 0; i < STEPS_MAX && !t.tape.failed; i++) {
         if (i == 1)
             rvli_buckets_rebuild(&t);
         *trained_out = (rvli_trained){0};
         step(&t, trained_out);
-        if (i > 1 && t.tape.reserved_bytes == before)
+        if (rvli_tape_is_settled(&t.tape))
             break;
-        before = t.tape.reserved_bytes;
     }
+    rvli_tape_show(&t.tape, &trained_out->passes, &trained_out->update);
     trained_out->reserved_bytes = t.tape.reserved_bytes;
+    trained_out->requested_bytes = t.tape.requested_bytes;
     trained_out->host_bytes = rvli_host_bytes(&t);
     bool failed = rvli_tape_failed(&t.tape);
     end(&t);
     return failed ? RVL_ERR_HOST_OOM : RVL_OK;
-}
-
-rvl_status rvli_training_show(const rvl_model *model, const rvli_training_shape *shape,
-                              const rvli_trained *trained, rvli_shown **shown_out)
-{
-    rvli_trained again;
-    rvli_shown *shown = calloc(1, sizeof *shown);
-    if (shown == NULL)
-        return RVL_ERR_HOST_OOM;
-    shown->instant[0] = trained->passes.call;
-    shown->instant[1] = trained->update.call;
-    rvl_status status =
-        rvli_training_run(model, shape, &(rvli_tape_listener){.shown = shown}, &again);
-    if (status == RVL_OK)
-        *shown_out = shown;
-    else
-        rvli_shown_destroy(shown);
-    return status;
 }

@@ -207,6 +207,7 @@ typedef struct rvli_trained {
     rvli_moment passes; /* the fullest moment of forward and backward pass, steady state */
     rvli_moment update; /* of the optimizer's step */
     uint64_t reserved_bytes;
+    uint64_t requested_bytes; /* the most that was live at once, as it was asked for */
     uint64_t host_bytes;
 } rvli_trained;
 
@@ -223,18 +224,14 @@ bool rvli_angles_are_wide(const rvli_training *t);
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
                              const rvli_tape_listener *listener, rvli_trained *trained_out);
 
-/*
- * The same once more, for its segments. trained: what the first run has shown. RVL_ERR_HOST_OOM.
- * After RVL_OK the caller destroys *shown_out.
- */
-rvl_status rvli_training_show(const rvl_model *model, const rvli_training_shape *shape,
-                              const rvli_trained *trained, rvli_shown **shown_out);
-
 /* ---- remembered.c ---- */
 
-/* The same without being told, and only once for each shape. RVL_ERR_HOST_OOM. Thread-safe. */
+/*
+ * The same without being told, and only once for each shape, unless segments are wanted: shown, in
+ * which nothing is yet, gets them. NULL: nobody wants them. RVL_ERR_HOST_OOM. Thread-safe.
+ */
 rvl_status rvli_training_recall(const rvl_model *model, const rvli_training_shape *shape,
-                                rvli_trained *trained_out);
+                                rvli_shown *shown, rvli_trained *trained_out);
 
 /* ---- What the parts share ---- */
 

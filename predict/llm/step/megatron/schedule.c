@@ -301,7 +301,6 @@ rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shap
                          const rvli_tape_listener *listener, rvli_trained *trained_out)
 {
     rvli_rank r = {.model = model, .options = shape};
-    uint64_t before = 0;
     rvli_tape_begin(&r.tape, shape->limit_bytes);
     rvli_tape_listen(&r.tape, listener);
     measure(&r);
@@ -313,11 +312,12 @@ rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shap
     for (int i = 0; i < STEPS_MAX && !r.tape.failed; i++) {
         *trained_out = (rvli_trained){0};
         step(&r, trained_out);
-        if (i > 1 && r.tape.reserved_bytes == before)
+        if (rvli_tape_is_settled(&r.tape))
             break;
-        before = r.tape.reserved_bytes;
     }
+    rvli_tape_show(&r.tape, &trained_out->passes, &trained_out->update);
     trained_out->reserved_bytes = r.tape.reserved_bytes;
+    trained_out->requested_bytes = r.tape.requested_bytes;
     trained_out->host_bytes = rvli_rank_host_bytes(&r);
     bool failed = rvli_tape_failed(&r.tape);
     end(&r);
