@@ -32,7 +32,7 @@ void rvli_journal_add(rvli_journal *journal, rvli_journal_line line)
         journal->lines[journal->count++] = line;
 }
 
-/* Does to the segments what a line says. Answers whether it may be the fullest moment. */
+/* Does to the segments what a line says. Returns whether this may be the fullest moment. */
 static bool follow(rvli_shown *shown, const rvli_journal_line *line, uint64_t *calls)
 {
     switch (line->kind) {
