@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""What a tiny step of GRPO by verl needs: `verl_grpo.py FOLDER` makes a model's config, a tokenizer and prompts in it.
+"""What a tiny step of GRPO by verl needs: `verl_job.py FOLDER [CONFIG]` makes a model's config, a tokenizer and prompts in it.
 
-verl takes its reward from this file, too (`compute_score`).
+CONFIG is the config.json of another model; the tokenizer has as many words. verl takes its reward from this file, too (`compute_score`).
 """
 
+import json
 import pathlib
 import sys
 
-WORDS, PROMPTS, PROMPT_WORDS, GENERATIONS, NEW_TOKENS, STEPS = 4096, 8, 3, 4, 24, 2
+WORDS, PROMPTS, PROMPT_WORDS = 4096, 8, 3
 LAYERS, HIDDEN, INTERMEDIATE, HEADS, KV_HEADS = 2, 256, 512, 4, 2
 
 # As Qwen's models have it: verl looks for the end of a turn, and for a newline that is one token.
@@ -22,13 +23,13 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
     return float(len(solution_str.split()))
 
 
-def tokenizer():
+def tokenizer(count):
     """Qwen2's, which transformers takes for a model of that kind: here each byte of a prompt is a token, and answers are of words."""
     from tokenizers import pre_tokenizers
     from transformers import Qwen2Tokenizer
 
     first = ["<|endoftext|>", "<pad>", "<|im_start|>", "<|im_end|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    words = {**{word: i for i, word in enumerate(first)}, **{f"\u0120w{i}": i for i in range(len(first), WORDS)}}
+    words = {**{word: i for i, word in enumerate(first)}, **{f"\u0120w{i}": i for i in range(len(first), count)}}
     return Qwen2Tokenizer(
         vocab=words,
         merges=[],
@@ -70,12 +71,21 @@ def prompts():
         }
 
 
-def main(name):
+def named(file):
+    """The config that a user gives, with the tokenizer's own words in it."""
+    from transformers import AutoConfig
+
+    given = json.loads(pathlib.Path(file).read_text())
+    return AutoConfig.for_model(**{**given, "pad_token_id": 1, "bos_token_id": None, "eos_token_id": 3, "dtype": "bfloat16"})
+
+
+def main(name, file=None):
     import pandas
 
     folder = pathlib.Path(name)
-    config().save_pretrained(folder / "config")
-    tokenizer().save_pretrained(folder / "tokenizer")
+    model = named(file) if file else config()
+    model.save_pretrained(folder / "config")
+    tokenizer(model.vocab_size).save_pretrained(folder / "tokenizer")
     pandas.DataFrame(list(prompts())).to_parquet(folder / "prompts.parquet")
 
 
