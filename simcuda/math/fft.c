@@ -245,7 +245,7 @@ static int make(int handle, int dimensions, const long long *lengths, kind by, b
 }
 
 /* Without a shape that the data is embedded in, its stride is not read. */
-static bool are_apart(const long long *embed, long long stride)
+static bool are_apart(const void *embed, long long stride)
 {
     return embed != NULL && stride > 1;
 }
@@ -280,16 +280,23 @@ static bool kind_of_type(int type, kind *found)
     return false;
 }
 
+static int make_of_type(int handle, int dimensions, const long long *lengths, int type, bool apart,
+                        long long batch, size_t *bytes)
+{
+    kind by;
+    if (!kind_of_type(type, &by))
+        return INVALID_VALUE;
+    return make(handle, dimensions, lengths, by, apart, batch, bytes);
+}
+
 int cufftMakePlanMany64(int handle, int dimensions, long long *lengths, long long *in_embed,
                         long long in_stride, long long in_distance, long long *out_embed,
                         long long out_stride, long long out_distance, int type, long long batch,
                         size_t *bytes)
 {
-    kind by;
-    if (!kind_of_type(type, &by))
-        return INVALID_VALUE;
-    return make(handle, dimensions, lengths, by,
-                are_apart(in_embed, in_stride) || are_apart(out_embed, out_stride), batch, bytes);
+    return make_of_type(handle, dimensions, lengths, type,
+                        are_apart(in_embed, in_stride) || are_apart(out_embed, out_stride), batch,
+                        bytes);
 }
 
 int cufftMakePlanMany(int handle, int dimensions, int *lengths, int *in_embed, int in_stride,
@@ -299,8 +306,9 @@ int cufftMakePlanMany(int handle, int dimensions, int *lengths, int *in_embed, i
     long long wide[RVLI_FFT_DIMENSIONS] = {0};
     for (int i = 0; i < dimensions && i < RVLI_FFT_DIMENSIONS && lengths != NULL; i++)
         wide[i] = lengths[i];
-    return cufftMakePlanMany64(handle, dimensions, wide, NULL, 1, 1, NULL, 1, 1, type, batch,
-                               bytes);
+    return make_of_type(handle, dimensions, wide, type,
+                        are_apart(in_embed, in_stride) || are_apart(out_embed, out_stride), batch,
+                        bytes);
 }
 
 int cufftMakePlan1d(int handle, int n, int type, int batch, size_t *bytes)
@@ -333,10 +341,11 @@ int cufftPlanMany(int *handle, int dimensions, int *lengths, int *in_embed, int 
                   int batch)
 {
     const int result = cufftCreate(handle);
-    return result == SUCCESS ? kept(cufftMakePlanMany(*handle, dimensions, lengths, NULL, 1, 1,
-                                                      NULL, 1, 1, type, batch, NULL),
-                                    handle)
-                             : result;
+    if (result != SUCCESS)
+        return result;
+    return kept(cufftMakePlanMany(*handle, dimensions, lengths, in_embed, in_stride, in_distance,
+                                  out_embed, out_stride, out_distance, type, batch, NULL),
+                handle);
 }
 
 int cufftPlan1d(int *handle, int n, int type, int batch)

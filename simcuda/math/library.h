@@ -10,6 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Results that cuSOLVER and cuSPARSE have in common (NVIDIA's documentation of both). */
+#define RVLI_MATH_SUCCESS 0
+#define RVLI_MATH_NOT_INITIALIZED 1
+#define RVLI_MATH_ALLOC_FAILED 2
+#define RVLI_MATH_INVALID_VALUE 3
+#define RVLI_MATH_EXECUTION_FAILED 6
+
 #define RVLI_MATH_PIECES 3
 
 /* Memory that a library takes for itself. */
@@ -31,5 +38,41 @@ CUresult rvli_math_launch(const char *name, uint64_t code_bytes, CUstream stream
 
 /* The code alone. */
 CUresult rvli_math_load(const char *name, uint64_t code_bytes);
+
+/* What is set in a handle, and read from it. */
+#define RVLI_MATH_KEPT(setter, getter, type, field)                                                \
+    int setter(handle *of, type value)                                                             \
+    {                                                                                              \
+        if (of == NULL)                                                                            \
+            return RVLI_MATH_NOT_INITIALIZED;                                                      \
+        of->field = value;                                                                         \
+        return RVLI_MATH_SUCCESS;                                                                  \
+    }                                                                                              \
+    int getter(handle *of, type *value)                                                            \
+    {                                                                                              \
+        if (of == NULL)                                                                            \
+            return RVLI_MATH_NOT_INITIALIZED;                                                      \
+        *value = of->field;                                                                        \
+        return RVLI_MATH_SUCCESS;                                                                  \
+    }
+
+/* Objects that nobody reads: settings of functions, and what an algorithm keeps between calls. */
+#define RVLI_MATH_GONE(destroy)                                                                    \
+    int destroy(void *of);                                                                         \
+    int destroy(void *of)                                                                          \
+    {                                                                                              \
+        free(of);                                                                                  \
+        return RVLI_MATH_SUCCESS;                                                                  \
+    }
+#define RVLI_MATH_NOTES(create, destroy)                                                           \
+    int create(void **made);                                                                       \
+    int create(void **made)                                                                        \
+    {                                                                                              \
+        if (made == NULL)                                                                          \
+            return RVLI_MATH_INVALID_VALUE;                                                        \
+        *made = malloc(1);                                                                         \
+        return *made != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_ALLOC_FAILED;                         \
+    }                                                                                              \
+    RVLI_MATH_GONE(destroy)
 
 #endif

@@ -41,88 +41,55 @@ int cusolverDnCreate(handle **made)
 {
     static const size_t own_bytes[] = {1024, (size_t)64 << 20, (size_t)32 << 20};
     if (made == NULL)
-        return RVLI_SOLVER_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     handle *new = calloc(1, sizeof *new);
     if (new == NULL)
-        return RVLI_SOLVER_ALLOC_FAILED;
+        return RVLI_MATH_ALLOC_FAILED;
     CUresult result = rvli_math_take(&new->memory, own_bytes, sizeof own_bytes / sizeof *own_bytes);
     if (result == CUDA_SUCCESS) {
         *made = new;
-        return RVLI_SOLVER_SUCCESS;
+        return RVLI_MATH_SUCCESS;
     }
     free(new);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? RVLI_SOLVER_ALLOC_FAILED
-                                              : RVLI_SOLVER_NOT_INITIALIZED;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? RVLI_MATH_ALLOC_FAILED : RVLI_MATH_NOT_INITIALIZED;
 }
 
 int cusolverDnDestroy(handle *of)
 {
     if (of == NULL)
-        return RVLI_SOLVER_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     rvli_math_give_back(&of->memory);
     free(of);
-    return RVLI_SOLVER_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
-#define KEPT(setter, getter, type, field)                                                          \
-    int setter(handle *of, type value)                                                             \
-    {                                                                                              \
-        if (of == NULL)                                                                            \
-            return RVLI_SOLVER_NOT_INITIALIZED;                                                    \
-        of->field = value;                                                                         \
-        return RVLI_SOLVER_SUCCESS;                                                                \
-    }                                                                                              \
-    int getter(handle *of, type *value)                                                            \
-    {                                                                                              \
-        if (of == NULL)                                                                            \
-            return RVLI_SOLVER_NOT_INITIALIZED;                                                    \
-        *value = of->field;                                                                        \
-        return RVLI_SOLVER_SUCCESS;                                                                \
-    }
-
-KEPT(cusolverDnSetStream, cusolverDnGetStream, void *, stream)
-KEPT(cusolverDnSetDeterministicMode, cusolverDnGetDeterministicMode, int, deterministic)
-KEPT(cusolverDnSetMathMode, cusolverDnGetMathMode, int, math_mode)
-KEPT(cusolverDnSetEmulationStrategy, cusolverDnGetEmulationStrategy, int, emulation)
+RVLI_MATH_KEPT(cusolverDnSetStream, cusolverDnGetStream, void *, stream)
+RVLI_MATH_KEPT(cusolverDnSetDeterministicMode, cusolverDnGetDeterministicMode, int, deterministic)
+RVLI_MATH_KEPT(cusolverDnSetMathMode, cusolverDnGetMathMode, int, math_mode)
+RVLI_MATH_KEPT(cusolverDnSetEmulationStrategy, cusolverDnGetEmulationStrategy, int, emulation)
 
 int rvli_solver_compute(const char *name, void *with)
 {
     const handle *of = with;
     if (of == NULL)
-        return RVLI_SOLVER_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     return rvli_math_launch(name, CODE_BYTES, of->stream) == CUDA_SUCCESS
-               ? RVLI_SOLVER_SUCCESS
-               : RVLI_SOLVER_EXECUTION_FAILED;
+               ? RVLI_MATH_SUCCESS
+               : RVLI_MATH_EXECUTION_FAILED;
 }
 
 /* ---- Settings of functions: nobody reads what is in them ---- */
 
-#define SETTINGS(name)                                                                             \
-    int cusolverDnCreate##name(void **made);                                                       \
-    int cusolverDnDestroy##name(void *of);                                                         \
-    int cusolverDnCreate##name(void **made)                                                        \
-    {                                                                                              \
-        if (made == NULL)                                                                          \
-            return RVLI_SOLVER_INVALID_VALUE;                                                      \
-        *made = malloc(1);                                                                         \
-        return *made != NULL ? RVLI_SOLVER_SUCCESS : RVLI_SOLVER_ALLOC_FAILED;                     \
-    }                                                                                              \
-    int cusolverDnDestroy##name(void *of)                                                          \
-    {                                                                                              \
-        free(of);                                                                                  \
-        return RVLI_SOLVER_SUCCESS;                                                                \
-    }
-
-SETTINGS(Params)
-SETTINGS(SyevjInfo)
-SETTINGS(GesvdjInfo)
+RVLI_MATH_NOTES(cusolverDnCreateParams, cusolverDnDestroyParams)
+RVLI_MATH_NOTES(cusolverDnCreateSyevjInfo, cusolverDnDestroySyevjInfo)
+RVLI_MATH_NOTES(cusolverDnCreateGesvdjInfo, cusolverDnDestroyGesvdjInfo)
 
 #define SET(name, type)                                                                            \
     int name(void *of, type value);                                                                \
     int name(void *of, type value)                                                                 \
     {                                                                                              \
         (void)value;                                                                               \
-        return of != NULL ? RVLI_SOLVER_SUCCESS : RVLI_SOLVER_INVALID_VALUE;                       \
+        return of != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_INVALID_VALUE;                           \
     }
 
 SET(cusolverDnXgesvdjSetMaxSweeps, int)
@@ -135,7 +102,7 @@ SET(cusolverDnXsyevjSetTolerance, double)
 int cusolverGetVersion(int *version)
 {
     if (version == NULL)
-        return RVLI_SOLVER_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *version = RVLI_SOLVER_VERSION;
-    return RVLI_SOLVER_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }

@@ -16,9 +16,9 @@
 static int answer(int *workspace, uint64_t size)
 {
     if (workspace == NULL || size > INT_MAX)
-        return RVLI_SOLVER_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *workspace = (int)size;
-    return RVLI_SOLVER_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
 static int is_size(int64_t size)
@@ -39,9 +39,9 @@ static uint64_t potrf(rvli_solver_type type, int fill, int n)
     int cusolverDn##name##_bufferSize arguments                                                    \
     {                                                                                              \
         if (handle == NULL)                                                                        \
-            return RVLI_SOLVER_NOT_INITIALIZED;                                                    \
+            return RVLI_MATH_NOT_INITIALIZED;                                                      \
         if (!(sizes))                                                                              \
-            return RVLI_SOLVER_INVALID_VALUE;                                                      \
+            return RVLI_MATH_INVALID_VALUE;                                                        \
         return answer(work, size);                                                                 \
     }
 
@@ -123,14 +123,14 @@ static int type_of(int data_type, rvli_solver_type *type)
     {                                                                                              \
         rvli_solver_type type;                                                                     \
         if (handle == NULL)                                                                        \
-            return RVLI_SOLVER_NOT_INITIALIZED;                                                    \
+            return RVLI_MATH_NOT_INITIALIZED;                                                      \
         if (!(sizes) || device_bytes == NULL || host_bytes == NULL)                                \
-            return RVLI_SOLVER_INVALID_VALUE;                                                      \
+            return RVLI_MATH_INVALID_VALUE;                                                        \
         if (!type_of(type_a, &type))                                                               \
             return RVLI_SOLVER_NOT_SUPPORTED;                                                      \
         *device_bytes = (size_t)(size);                                                            \
         *host_bytes = 0;                                                                           \
-        return RVLI_SOLVER_SUCCESS;                                                                \
+        return RVLI_MATH_SUCCESS;                                                                  \
     }
 
 /* Beside numbers of the type they have 128 bytes. */

@@ -31,55 +31,39 @@ const char *cusparseGetErrorString(int status);
 int cusparseCreate(handle **made)
 {
     if (made == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     rvli_math_memory none = {0};
     if (rvli_math_take(&none, NULL, 0) != CUDA_SUCCESS)
-        return RVLI_SPARSE_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     *made = calloc(1, sizeof **made);
-    return *made != NULL ? RVLI_SPARSE_SUCCESS : RVLI_SPARSE_ALLOC_FAILED;
+    return *made != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_ALLOC_FAILED;
 }
 
 int cusparseDestroy(handle *of)
 {
     free(of);
-    return of != NULL ? RVLI_SPARSE_SUCCESS : RVLI_SPARSE_NOT_INITIALIZED;
+    return of != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_NOT_INITIALIZED;
 }
 
-#define KEPT(setter, getter, type, field)                                                          \
-    int setter(handle *of, type value)                                                             \
-    {                                                                                              \
-        if (of == NULL)                                                                            \
-            return RVLI_SPARSE_NOT_INITIALIZED;                                                    \
-        of->field = value;                                                                         \
-        return RVLI_SPARSE_SUCCESS;                                                                \
-    }                                                                                              \
-    int getter(handle *of, type *value)                                                            \
-    {                                                                                              \
-        if (of == NULL)                                                                            \
-            return RVLI_SPARSE_NOT_INITIALIZED;                                                    \
-        *value = of->field;                                                                        \
-        return RVLI_SPARSE_SUCCESS;                                                                \
-    }
-
-KEPT(cusparseSetStream, cusparseGetStream, void *, stream)
-KEPT(cusparseSetPointerMode, cusparseGetPointerMode, int, pointer_mode)
+RVLI_MATH_KEPT(cusparseSetStream, cusparseGetStream, void *, stream)
+RVLI_MATH_KEPT(cusparseSetPointerMode, cusparseGetPointerMode, int, pointer_mode)
 
 int cusparseGetVersion(handle *of, int *version)
 {
     if (of == NULL)
-        return RVLI_SPARSE_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     *version = RVLI_SPARSE_VERSION;
-    return RVLI_SPARSE_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
 const char *cusparseGetErrorName(int status)
 {
-    return status == RVLI_SPARSE_SUCCESS            ? "CUSPARSE_STATUS_SUCCESS"
-           : status == RVLI_SPARSE_NOT_INITIALIZED  ? "CUSPARSE_STATUS_NOT_INITIALIZED"
-           : status == RVLI_SPARSE_ALLOC_FAILED     ? "CUSPARSE_STATUS_ALLOC_FAILED"
-           : status == RVLI_SPARSE_EXECUTION_FAILED ? "CUSPARSE_STATUS_EXECUTION_FAILED"
-           : status == RVLI_SPARSE_NOT_SUPPORTED    ? "CUSPARSE_STATUS_NOT_SUPPORTED"
-                                                    : "CUSPARSE_STATUS_INVALID_VALUE";
+    return status == RVLI_MATH_SUCCESS            ? "CUSPARSE_STATUS_SUCCESS"
+           : status == RVLI_MATH_NOT_INITIALIZED  ? "CUSPARSE_STATUS_NOT_INITIALIZED"
+           : status == RVLI_MATH_ALLOC_FAILED     ? "CUSPARSE_STATUS_ALLOC_FAILED"
+           : status == RVLI_MATH_EXECUTION_FAILED ? "CUSPARSE_STATUS_EXECUTION_FAILED"
+           : status == RVLI_SPARSE_NOT_SUPPORTED  ? "CUSPARSE_STATUS_NOT_SUPPORTED"
+                                                  : "CUSPARSE_STATUS_INVALID_VALUE";
 }
 
 const char *cusparseGetErrorString(int status)
@@ -91,10 +75,10 @@ int rvli_sparse_compute(const char *name, void *with)
 {
     const handle *of = with;
     if (of == NULL)
-        return RVLI_SPARSE_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     return rvli_math_launch(name, CODE_BYTES, of->stream) == CUDA_SUCCESS
-               ? RVLI_SPARSE_SUCCESS
-               : RVLI_SPARSE_EXECUTION_FAILED;
+               ? RVLI_MATH_SUCCESS
+               : RVLI_MATH_EXECUTION_FAILED;
 }
 
 uint64_t rvli_sparse_value_bytes(int value_type)
@@ -111,12 +95,12 @@ static int keep(rvli_sparse_matrix **made, int64_t rows, int64_t columns, int64_
                 int value_type)
 {
     if (made == NULL || rows < 0 || columns < 0 || entries < 0)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *made = malloc(sizeof **made);
     if (*made == NULL)
-        return RVLI_SPARSE_ALLOC_FAILED;
+        return RVLI_MATH_ALLOC_FAILED;
     **made = (rvli_sparse_matrix){rows, columns, entries, value_type};
-    return RVLI_SPARSE_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
 #define MADE(name, arguments, rows, columns, entries)                                              \
@@ -155,17 +139,9 @@ MADE(DnMat,
      m, n, 0)
 MADE(DnVec, (rvli_sparse_matrix * *made, int64_t n, void *values, int value_type), n, 1, 0)
 
-#define GONE(name)                                                                                 \
-    int name(void *of);                                                                            \
-    int name(void *of)                                                                             \
-    {                                                                                              \
-        free(of);                                                                                  \
-        return RVLI_SPARSE_SUCCESS;                                                                \
-    }
-
-GONE(cusparseDestroySpMat)
-GONE(cusparseDestroyDnMat)
-GONE(cusparseDestroyDnVec)
+RVLI_MATH_GONE(cusparseDestroySpMat)
+RVLI_MATH_GONE(cusparseDestroyDnMat)
+RVLI_MATH_GONE(cusparseDestroyDnVec)
 
 int cusparseSpMatGetSize(const rvli_sparse_matrix *of, int64_t *rows, int64_t *columns,
                          int64_t *entries);
@@ -173,29 +149,17 @@ int cusparseSpMatGetSize(const rvli_sparse_matrix *of, int64_t *rows, int64_t *c
                          int64_t *entries)
 {
     if (of == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *rows = of->rows;
     *columns = of->columns;
     *entries = of->entries;
-    return RVLI_SPARSE_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
-/* What an algorithm keeps between its calls, and the older descriptions: nobody reads what is in
- * them. */
-#define NOTES(create, destroy)                                                                     \
-    int create(void **made);                                                                       \
-    int create(void **made)                                                                        \
-    {                                                                                              \
-        if (made == NULL)                                                                          \
-            return RVLI_SPARSE_INVALID_VALUE;                                                      \
-        *made = malloc(1);                                                                         \
-        return *made != NULL ? RVLI_SPARSE_SUCCESS : RVLI_SPARSE_ALLOC_FAILED;                     \
-    }                                                                                              \
-    GONE(destroy)
-
-NOTES(cusparseCreateMatDescr, cusparseDestroyMatDescr)
-NOTES(cusparseCreateBsrsv2Info, cusparseDestroyBsrsv2Info)
-NOTES(cusparseCreateBsrsm2Info, cusparseDestroyBsrsm2Info)
-NOTES(cusparseSpSV_createDescr, cusparseSpSV_destroyDescr)
-NOTES(cusparseSpSM_createDescr, cusparseSpSM_destroyDescr)
-NOTES(cusparseSpGEMM_createDescr, cusparseSpGEMM_destroyDescr)
+/* What an algorithm keeps between its calls, and the older descriptions. */
+RVLI_MATH_NOTES(cusparseCreateMatDescr, cusparseDestroyMatDescr)
+RVLI_MATH_NOTES(cusparseCreateBsrsv2Info, cusparseDestroyBsrsv2Info)
+RVLI_MATH_NOTES(cusparseCreateBsrsm2Info, cusparseDestroyBsrsm2Info)
+RVLI_MATH_NOTES(cusparseSpSV_createDescr, cusparseSpSV_destroyDescr)
+RVLI_MATH_NOTES(cusparseSpSM_createDescr, cusparseSpSM_destroyDescr)
+RVLI_MATH_NOTES(cusparseSpGEMM_createDescr, cusparseSpGEMM_destroyDescr)

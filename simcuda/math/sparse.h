@@ -5,11 +5,8 @@
 
 #include <stdint.h>
 
-#define RVLI_SPARSE_SUCCESS 0
-#define RVLI_SPARSE_NOT_INITIALIZED 1
-#define RVLI_SPARSE_ALLOC_FAILED 2
-#define RVLI_SPARSE_INVALID_VALUE 3
-#define RVLI_SPARSE_EXECUTION_FAILED 6
+#include "simcuda/math/library.h"
+
 #define RVLI_SPARSE_NOT_SUPPORTED 10
 
 /* A sparse or dense matrix, or a vector, as far as it is read. */

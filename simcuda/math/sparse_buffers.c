@@ -18,11 +18,11 @@ typedef rvli_sparse_matrix matrix;
 static int answer(void *handle, size_t *bytes, uint64_t size)
 {
     if (handle == NULL)
-        return RVLI_SPARSE_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     if (bytes == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *bytes = (size_t)size;
-    return RVLI_SPARSE_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
 static uint64_t least_of(int64_t size)
@@ -43,7 +43,7 @@ DECLARED(cusparseSpMM_bufferSize,
           const void *beta, matrix *c, int compute, int algorithm, size_t *bytes))
 {
     if (a == NULL || c == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     const uint64_t entries = (uint64_t)a->entries;
     if (c->columns == 1)
         return answer(handle, bytes, rvli_sparse_vector_bytes(entries));
@@ -55,7 +55,7 @@ DECLARED(cusparseSpMV_bufferSize,
           const void *beta, matrix *y, int compute, int algorithm, size_t *bytes))
 {
     if (a == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     return answer(handle, bytes, rvli_sparse_vector_bytes((uint64_t)a->entries));
 }
 
@@ -72,7 +72,7 @@ DECLARED(cusparseSDDMM_bufferSize,
 static int solve(void *handle, const matrix *a, uint64_t columns, size_t *bytes)
 {
     if (a == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     return answer(handle, bytes,
                   rvli_sparse_solve_bytes((uint64_t)a->rows, (uint64_t)a->entries, columns,
                                           rvli_sparse_value_bytes(a->value_type)));
@@ -89,18 +89,18 @@ DECLARED(cusparseSpSM_bufferSize,
          (void *handle, int op_a, int op_b, const void *alpha, const matrix *a, const matrix *b,
           matrix *c, int compute, int algorithm, void *notes, size_t *bytes))
 {
-    return c == NULL ? RVLI_SPARSE_INVALID_VALUE : solve(handle, a, (uint64_t)c->columns, bytes);
+    return c == NULL ? RVLI_MATH_INVALID_VALUE : solve(handle, a, (uint64_t)c->columns, bytes);
 }
 
 static int solve_blocks(void *handle, int block_rows, bool vector, int *bytes)
 {
     const uint64_t size = rvli_sparse_block_solve_bytes(least_of(block_rows), vector);
     if (handle == NULL)
-        return RVLI_SPARSE_NOT_INITIALIZED;
+        return RVLI_MATH_NOT_INITIALIZED;
     if (bytes == NULL || size > INT_MAX)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *bytes = (int)size;
-    return RVLI_SPARSE_SUCCESS;
+    return RVLI_MATH_SUCCESS;
 }
 
 /* ---- Sums: the first call counts entries ---- */
@@ -119,7 +119,7 @@ DECLARED(cusparseXcsrgeam2Nnz,
 {
     const int64_t entries = union_of(m, n, entries_a, entries_b);
     if (total == NULL || entries > INT_MAX)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     *total = (int)entries; /* a host pointer, as PyTorch's is */
     return rvli_sparse_compute("cusparseXcsrgeam2Nnz", handle);
 }
@@ -162,7 +162,7 @@ OF_TYPE(Z)
     {                                                                                              \
         if (position != NULL)                                                                      \
             *position = -1;                                                                        \
-        return handle != NULL ? RVLI_SPARSE_SUCCESS : RVLI_SPARSE_NOT_INITIALIZED;                 \
+        return handle != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_NOT_INITIALIZED;                     \
     }
 
 NO_ZERO_PIVOT(cusparseXbsrsv2_zeroPivot)
@@ -182,7 +182,7 @@ DECLARED(cusparseSpGEMM_workEstimation,
           void *buffer))
 {
     if (a == NULL || b == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     if (buffer != NULL)
         return rvli_sparse_compute("cusparseSpGEMM_workEstimation", handle);
     return answer(handle, bytes, rvli_sparse_estimate_bytes((uint64_t)a->entries));
@@ -194,7 +194,7 @@ DECLARED(cusparseSpGEMM_compute,
           void *buffer))
 {
     if (a == NULL || b == NULL || c == NULL)
-        return RVLI_SPARSE_INVALID_VALUE;
+        return RVLI_MATH_INVALID_VALUE;
     const uint64_t products = products_of(a, b);
     if (buffer == NULL)
         return answer(handle, bytes,

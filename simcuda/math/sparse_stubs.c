@@ -65,7 +65,7 @@ static int stand_in(const char *name, void *first, void *caller, atomic_flag *to
     if (computes(name))
         return rvli_sparse_compute(name, first);
     if (sets(name))
-        return first != NULL ? RVLI_SPARSE_SUCCESS : RVLI_SPARSE_INVALID_VALUE;
+        return first != NULL ? RVLI_MATH_SUCCESS : RVLI_MATH_INVALID_VALUE;
     rvli_stub_tell(name, caller, told);
     return RVLI_SPARSE_NOT_SUPPORTED;
 }

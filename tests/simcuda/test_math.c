@@ -24,6 +24,9 @@ int cufftXtMakePlanMany(int handle, int dimensions, long long *lengths, long lon
                         int out_type, long long batch, size_t *bytes, int type);
 int cufftXtExec(int handle, void *in, void *out, int direction);
 int cufftPlan1d(int *handle, int n, int type, int batch);
+int cufftPlanMany(int *handle, int dimensions, int *lengths, int *in_embed, int in_stride,
+                  int in_distance, int *out_embed, int out_stride, int out_distance, int type,
+                  int batch);
 int cufftGetSize(int handle, size_t *bytes);
 int cufftXtSetGPUs(void);
 int cusolverDnCreate(void **made);
@@ -176,6 +179,22 @@ static void plans_are_refused(void **state)
     assert_int_equal(cufftXtSetGPUs(), 16);
 }
 
+/* Numbers that are no neighbours: from 4,096 on they take several kernels, and so a workspace. */
+static void strides_of_the_older_call_count(void **state)
+{
+    int n = 8192, handle = 0;
+    size_t neighbours = 1, apart = 0;
+    (void)state;
+    assert_int_equal(cufftPlanMany(&handle, 1, &n, NULL, 1, n, NULL, 1, n, 0x29, 4), 0);
+    assert_int_equal(cufftGetSize(handle, &neighbours), 0);
+    assert_int_equal(cufftDestroy(handle), 0);
+    assert_int_equal(cufftPlanMany(&handle, 1, &n, &n, 4, 1, &n, 4, 1, 0x29, 4), 0);
+    assert_int_equal(cufftGetSize(handle, &apart), 0);
+    assert_int_equal(cufftDestroy(handle), 0);
+    assert_int_equal(neighbours, 0);
+    assert_int_equal(apart, (size_t)8 * 8192 * 4);
+}
+
 static void a_product_of_sparse_matrices_gets_its_size(void **state)
 {
     void *handle = NULL, *a = NULL, *c = NULL;
@@ -211,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_plan_has_its_workspace_or_not),
         cmocka_unit_test(a_prime_has_tables_while_the_plan_lives),
         cmocka_unit_test(plans_are_refused),
+        cmocka_unit_test(strides_of_the_older_call_count),
         cmocka_unit_test(a_product_of_sparse_matrices_gets_its_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
