@@ -111,6 +111,16 @@ static FILE *open_text(const char *folder, const char *config, const char *setti
     return fopen(path, "w");
 }
 
+/* A run with less than is live at once would not fit, so it is never tried. */
+static void less_than_is_live_never_fits(const rvl_model *model, rvli_training_shape shape,
+                                         uint64_t live_bytes)
+{
+    rvli_trained tight;
+    shape.limit_bytes = live_bytes - 1;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &tight), RVL_OK);
+    assert_true(tight.reserved_bytes > shape.limit_bytes);
+}
+
 /* Appends a digest, or "-", to the line. */
 static void add_digest(char *line, const rvl_model *model, const char *config, int setting)
 {
@@ -130,6 +140,8 @@ static void add_digest(char *line, const rvl_model *model, const char *config, i
     rvli_trained alone; /* without the step that only confirms the last */
     assert_int_equal(rvli_training_run(model, &shape, NULL, &alone), RVL_OK);
     assert_memory_equal(&alone, &trained, sizeof alone);
+    if (setting == 0)
+        less_than_is_live_never_fits(model, shape, alone.requested_bytes);
     uint64_t all = hashed(hashed(t.digest, t.frees), trained.reserved_bytes);
     snprintf(line + length, LINE_BYTES - length, " %08x", (unsigned)(all ^ all >> 32));
 }

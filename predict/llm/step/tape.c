@@ -44,6 +44,7 @@ void rvli_tape_end(rvli_tape *tape)
 
 /* A block's `event` is its holder, and the step that took it. */
 #define HOLDER_BITS 8
+_Static_assert(RVL_MODEL_TERM_COUNT <= 1 << HOLDER_BITS, "a holder has room");
 
 static rvl_model_term holder_of(const rvli_cached_block *block)
 {
@@ -135,6 +136,7 @@ bool rvli_tape_failed(const rvli_tape *tape)
 
 void rvli_tape_begin_step(rvli_tape *tape)
 {
+    tape->reserved_before = tape->reserved_bytes;
     tape->reserved_bytes = tape->allocator.bytes.reserved;
     tape->requested_bytes = tape->allocator.bytes.requested;
     tape->calls = 0;
@@ -154,11 +156,10 @@ static bool left_all_as_it_was(const rvli_tape *tape)
 }
 
 /* Who listens is told of the step that would only confirm it, too. */
-bool rvli_tape_is_settled(rvli_tape *tape)
+bool rvli_tape_is_settled(const rvli_tape *tape)
 {
     bool confirmed = tape->steps > 2 && tape->reserved_bytes == tape->reserved_before;
     bool repeats = tape->steps > 1 && tape->listener.told == NULL && left_all_as_it_was(tape);
-    tape->reserved_before = tape->reserved_bytes;
     return confirmed || repeats;
 }
 

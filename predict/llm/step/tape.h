@@ -92,7 +92,7 @@ void rvli_tape_begin_step(rvli_tape *tape);
  * Whether the step that is over is what all later ones are, as far as what they reserve goes: it
  * reserved no more than the one before it, or it left all as it found it.
  */
-bool rvli_tape_is_settled(rvli_tape *tape);
+bool rvli_tape_is_settled(const rvli_tape *tape);
 
 /* The last step's segments are shown, where somebody wants them; it is fullest at these moments. */
 void rvli_tape_show(rvli_tape *tape, const rvli_moment *passes, const rvli_moment *update);
