@@ -7,6 +7,7 @@ of them otherwise.
 """
 
 import ctypes
+import functools
 import os
 
 _KEPT = os.environ.get("REVEILLE_KEEP_HOST", "")
@@ -25,24 +26,37 @@ def count(torch):
 
 def rule_of(name):
     """What is done in the place of an operator between tensors of the host; None: the operator itself."""
-    return {"aten::copy_": _copied, "aten::clone": _made, "aten::_to_copy": _made}.get(name) if KEPT is not None else None
+    return _RULES.get(name) if KEPT is not None else None
+
+
+@functools.cache
+def _shared():
+    shared = ctypes.PyDLL(_DRIVER).rvli_host_tensors_share
+    shared.restype, shared.argtypes = ctypes.c_bool, [ctypes.c_void_p]
+    return shared
+
+
+def _is_plain(tensor):
+    """Of the host, and with memory of its own. Others may have no size in bytes."""
+    return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not tensor.is_quantized
 
 
 def _copied(func, target, *others, **kwargs):
-    shared = ctypes.PyDLL(_DRIVER).rvli_host_tensors_share
-    shared.restype, shared.argtypes = ctypes.c_bool, [ctypes.c_void_p]
-    if target.nbytes > KEPT and target.device.type == "cpu" and shared(target.data_ptr()):
+    if _is_plain(target) and target.nbytes > KEPT and _shared()(target.data_ptr()):
         return target
     return func(target, *others, **kwargs)
 
 
-def _made(func, source, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None, **kwargs):
+def _made(func, source, **kwargs):
+    """A new tensor as it would be, with nothing in it."""
     import torch
 
-    plain = source.layout == torch.strided and layout in (None, torch.strided) and not pin_memory and not source.is_quantized
-    if plain and source.device.type == "cpu" and (device is None or device.type == "cpu"):
-        bytes_of_one = (dtype or source.dtype).itemsize
-        if source.numel() * bytes_of_one > KEPT:
-            return torch.empty_like(source, dtype=dtype, memory_format=memory_format or torch.preserve_format)
-    given = {"dtype": dtype, "layout": layout, "device": device, "pin_memory": pin_memory, "memory_format": memory_format}
-    return func(source, **{name: each for name, each in given.items() if each is not None}, **kwargs)
+    device, layout = kwargs.get("device"), kwargs.get("layout")
+    here = (device is None or device.type == "cpu") and layout in (None, torch.strided) and not kwargs.get("pin_memory")
+    dtype = kwargs.get("dtype") or source.dtype
+    if not (here and _is_plain(source) and source.numel() * dtype.itemsize > KEPT):
+        return func(source, **kwargs)
+    return torch.empty_like(source, dtype=dtype, memory_format=kwargs.get("memory_format") or torch.preserve_format)
+
+
+_RULES = {"aten::copy_": _copied, "aten::clone": _made, "aten::_to_copy": _made}

@@ -33,6 +33,8 @@ assert (other.dtype, other.shape, other.stride()) == (torch.float16, (3 << 14, 1
 del other
 large.copy_(torch.tensor(7.0))
 assert large[0] == large[-1] == 2 and torch.equal(large[:5].to(torch.float64), torch.full((5,), 2.0).double())
+sparse = torch.ones(4).to_sparse()
+assert torch.zeros(4).to_sparse().copy_(sparse).to_dense().sum() == 4 == sparse.clone().to_dense().sum()
 pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
 on_gpu = large.cuda()
 back = on_gpu.cpu()
