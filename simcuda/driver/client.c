@@ -61,6 +61,7 @@ static void in_child(void)
     machine = -1;
     lost = false;
     has_memory = false;
+    own_name[0] = '\0';
     pthread_mutex_init(&mutex, NULL);
     if (forget_all != NULL)
         forget_all();
@@ -139,6 +140,63 @@ static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *a
     return RVL_ERR_NO_DRIVER;
 }
 
+/* ---- What the process is called ---- */
+
+#define CUT_BYTES 15 /* the kernel keeps no more of a program's name */
+
+static void read_line(const char *path, char text[RVLI_WIRE_TEXT_BYTES])
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, text, RVLI_WIRE_TEXT_BYTES - 1) : 0;
+    text[length > 0 ? length : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (file >= 0)
+        close(file);
+}
+
+/* Who gives itself a title writes it over its arguments, too: "sglang::scheduler_TP0" is whole
+ * there. A worker of Ray has the method that runs behind a full stop. */
+static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
+{
+    char title[RVLI_WIRE_TEXT_BYTES];
+    read_line("/proc/self/comm", text);
+    if (strlen(text) < CUT_BYTES)
+        return;
+    read_line("/proc/self/cmdline", title);
+    if (strncmp(title, text, CUT_BYTES) == 0)
+        snprintf(text, RVLI_WIRE_TEXT_BYTES, "%.*s", (int)strcspn(title, ". "), title);
+}
+
+/* Which of several it is, as torchrun and others say it: a process's id changes from run to run. */
+static void read_rank(rvli_wire_request *named)
+{
+    const char *text = getenv("RANK");
+    char *end = NULL;
+    unsigned long rank = text != NULL && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || rank >= UINT32_MAX)
+        return;
+    named->rank = (uint32_t)rank;
+    named->ranks = 1;
+}
+
+/*
+ * A worker of Ray and an engine take their titles after they have loaded CUDA. So the name is said
+ * before the first request that needs one.
+ */
+static rvl_status introduce(const rvli_wire_request *before)
+{
+    rvli_wire_request named = {.kind = RVLI_WIRE_NAME};
+    rvli_wire_answer answer;
+    if (own_name[0] != '\0' || !rvli_wire_needs_name(before))
+        return RVL_OK;
+    read_program(named.text);
+    read_rank(&named);
+    rvl_status status = exchange(&named, &answer, NULL);
+    if (status == RVL_OK)
+        memcpy(own_name, answer.text, sizeof own_name);
+    return status;
+}
+
 /* ---- The connection ---- */
 
 static bool connect_to(const char *name)
@@ -162,28 +220,6 @@ static bool is_own(void)
     struct ucred peer;
     socklen_t size = sizeof peer;
     return getsockopt(machine, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid == geteuid();
-}
-
-static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
-{
-    int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-    ssize_t length = file >= 0 ? read(file, text, RVLI_WIRE_TEXT_BYTES - 1) : 0;
-    text[length > 0 ? length : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    if (file >= 0)
-        close(file);
-}
-
-/* Which of several it is, as torchrun and others say it: a process's id changes from run to run. */
-static void read_rank(rvli_wire_request *hello)
-{
-    const char *text = getenv("RANK");
-    char *end = NULL;
-    unsigned long rank = text != NULL && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
-    if (end == NULL || *end != '\0' || rank >= UINT32_MAX)
-        return;
-    hello->rank = (uint32_t)rank;
-    hello->ranks = 1;
 }
 
 /* Whether the machine was started in this process's network namespace, as far as can be known. */
@@ -226,13 +262,10 @@ static rvl_status open_locked(bool marks)
              "become that user first, as with su -c 'reveille run ...'");
         return RVL_ERR_NO_DRIVER;
     }
-    read_program(hello.text);
-    read_rank(&hello);
     rvl_status status = exchange(&hello, &answer, NULL);
-    if (status == RVL_OK) {
+    if (status == RVL_OK)
         devices = (int)answer.count;
-        memcpy(own_name, answer.text, sizeof own_name);
-    } else if (status == RVL_ERR_BUSY)
+    else if (status == RVL_ERR_BUSY)
         lose("`reveille run` has no descriptor left for another process",
              "raise the limit of descriptors (ulimit -n) where it is started");
     else if (machine >= 0)
@@ -248,6 +281,7 @@ rvl_status rvli_client_open(void)
     return status;
 }
 
+/* A name is never taken back while the process runs, so it is read without the lock. */
 const char *rvli_client_name(void)
 {
     return own_name;
@@ -266,6 +300,8 @@ static rvl_status send_for(const rvli_wire_request *request, rvli_wire_answer *a
         open_locked(request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENGINE ||
                     request->kind == RVLI_WIRE_LENGTH);
     has_memory |= request->kind == RVLI_WIRE_CONTEXT || request->kind == RVLI_WIRE_ALLOC;
+    if (status == RVL_OK)
+        status = introduce(request);
     if (status == RVL_OK)
         status = exchange(request, answer_out, file_out);
     pthread_mutex_unlock(&mutex);
@@ -296,11 +332,17 @@ rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, cons
     return rvli_client_send(&request, answer_out);
 }
 
+static void post_locked(const rvli_wire_request *request)
+{
+    if (introduce(request) == RVL_OK && check() == RVL_OK && !send_request(request))
+        lose("the machine has ended", UNDER);
+}
+
 void rvli_client_post(const rvli_wire_request *request)
 {
     pthread_mutex_lock(&mutex);
-    if (machine >= 0 && check() == RVL_OK && !send_request(request))
-        lose("the machine has ended", UNDER);
+    if (machine >= 0)
+        post_locked(request);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -310,10 +352,12 @@ void rvli_client_mark(const rvli_wire_request *request)
     rvli_wire_answer answer;
     heard.ranks = 1;
     pthread_mutex_lock(&mutex);
-    if (open_locked(true) == RVL_OK && !has_memory)
-        (void)exchange(&heard, &answer, NULL);
-    else if (machine >= 0 && check() == RVL_OK && !send_request(request))
-        lose("the machine has ended", UNDER);
+    if (open_locked(true) == RVL_OK) {
+        if (has_memory)
+            post_locked(request);
+        else if (introduce(request) == RVL_OK)
+            (void)exchange(&heard, &answer, NULL);
+    }
     pthread_mutex_unlock(&mutex);
 }
 

@@ -24,22 +24,30 @@ typedef struct rvli_nccl_share {
     bool code[RVLI_WIRE_NCCL_PARTS]; /* stays until the process ends */
 } rvli_nccl_share;
 
-/* A connected process. */
+/* A process that has said its name. Each simulated library in it has a connection of its own. */
+typedef struct rvli_program {
+    struct rvli_program *next;
+    uint32_t connections;
+    pid_t pid;
+    bool away; /* off its devices: what it has there is paused */
+    rvl_process process;
+    uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
+    char name[RVLI_WIRE_TEXT_BYTES];
+} rvli_program;
+
+/* A connection of a process. */
 struct rvli_client {
     rvli_client *next;
     int file;
     pid_t pid;
     bool greeted;
-    bool user; /* it has come for more than to mark stages */
-    bool away; /* off its devices: what it has there is paused */
-    rvl_process process;
+    bool user;                          /* it has come for more than to mark stages */
+    rvli_program *program;              /* NULL: it has asked for nothing that needs a name */
     uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
     /* What it has: addresses of the machine's context and events, each with how often. */
     rvli_intmap memory;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
-    uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
-    char name[RVLI_WIRE_TEXT_BYTES];
     rvli_marks *marks; /* what it has marked; NULL: nothing */
 };
 
@@ -51,6 +59,7 @@ struct rvli_machine {
     int listener;
     char name[RVLI_WIRE_NAME_BYTES];
     rvli_client *clients;
+    rvli_program *programs;
     uint64_t host_limit_bytes;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
     rvli_machine_host host_peak;
@@ -126,9 +135,14 @@ const char *rvli_marks_now(const rvli_machine *machine, int device);
 
 /*
  * "train.py[rank 3]", or without a rank "train.py[1]": counted, since a process's id changes from
- * run to run. false: no memory.
+ * run to run. What a process is called first, it stays, on all its connections. RVL_ERR_STATE: this
+ * one has said it; RVL_ERR_HOST_OOM.
  */
-bool rvli_name_client(rvli_machine *machine, rvli_client *client, const rvli_wire_request *hello);
+rvl_status rvli_name_client(rvli_machine *machine, rvli_client *client,
+                            const rvli_wire_request *named);
+
+/* The connection ends, and with its last one the process. */
+void rvli_name_drop(rvli_machine *machine, rvli_client *client);
 void rvli_names_forget(rvli_machine *machine);
 
 /* ---- nccl.c ---- */
@@ -139,7 +153,8 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
                           rvli_wire_answer *answer);
 rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part);
 
-/* What the machine counts for them on a device. */
+/* What the machine counts for them on a device, beside what other connections of the process have.
+ */
 rvl_status rvli_nccl_set(rvli_machine *machine, const rvli_client *client, int device,
                          uint64_t bytes);
 
@@ -152,7 +167,8 @@ void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);
 /* What the driver takes on a device for a process that uses it. */
 uint64_t rvli_driver_share_bytes(const rvl_profile *profile);
 
-/* What the driver has for so many contexts of a process on a device. */
+/* What the driver has on a device for so many contexts of a connection, beside those of others of
+ * the process. */
 rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
                                  uint32_t contexts);
 
@@ -160,7 +176,7 @@ rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *clien
 
 /* A process leaves its devices, or comes back. RVL_ERR_STATE: it is there already, or away;
  * RVL_ERR_DEVICE_OOM: there is no room, and it stays away. */
-rvl_status rvli_away_set(rvli_machine *machine, rvli_client *client, bool away);
+rvl_status rvli_away_set(rvli_machine *machine, rvli_program *program, bool away);
 
 /* Counts a read of what is not known. text: RVLI_WIRE_TEXT_BYTES. */
 void rvli_unknown_count(rvli_unknown_reads *reads, uint64_t bytes, const char *text);

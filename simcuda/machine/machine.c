@@ -147,6 +147,7 @@ static void dismiss(rvli_machine *machine, rvli_client *client)
         link = &(*link)->next;
     *link = client->next;
     rvli_client_take_back(machine, client);
+    rvli_name_drop(machine, client);
     /* Closing is not enough where a forked child has a copy: it would be heard of once more. */
     (void)epoll_ctl(machine->events, EPOLL_CTL_DEL, client->file, NULL);
     close(client->file);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What processes are called, and which connections are of one process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,24 +32,78 @@ static rvli_known_name *count_name(rvli_machine *machine, const char *text)
     return each;
 }
 
-bool rvli_name_client(rvli_machine *machine, rvli_client *client, const rvli_wire_request *hello)
+static bool write_name(rvli_machine *machine, const rvli_wire_request *named,
+                       char name[RVLI_WIRE_TEXT_BYTES])
 {
     char text[RVLI_WIRE_TEXT_BYTES];
-    snprintf(text, sizeof text, "%.200s", hello->text[0] != '\0' ? hello->text : "?");
-    if (hello->ranks == 1)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "[rank %u]", hello->rank);
+    snprintf(text, sizeof text, "%.200s", named->text[0] != '\0' ? named->text : "?");
+    if (named->ranks == 1)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "[rank %u]", named->rank);
     const rvli_known_name *known = count_name(machine, text);
     if (known == NULL)
         return false;
-    snprintf(client->name, sizeof client->name, "%.220s", text);
-    size_t length = strlen(client->name);
-    if (hello->ranks != 1)
-        snprintf(client->name + length, sizeof client->name - length, "[%llu]",
+    snprintf(name, RVLI_WIRE_TEXT_BYTES, "%.220s", text);
+    size_t length = strlen(name);
+    if (named->ranks != 1)
+        snprintf(name + length, RVLI_WIRE_TEXT_BYTES - length, "[%llu]",
                  (unsigned long long)known->count);
     else if (known->count > 1) /* of the rank, too */
-        snprintf(client->name + length, sizeof client->name - length, "#%llu",
+        snprintf(name + length, RVLI_WIRE_TEXT_BYTES - length, "#%llu",
                  (unsigned long long)known->count);
     return true;
+}
+
+/* Processes of another namespace of processes may all have the id 0. */
+static rvli_program *find(const rvli_machine *machine, pid_t pid)
+{
+    rvli_program *each = pid != 0 ? machine->programs : NULL;
+    while (each != NULL && each->pid != pid)
+        each = each->next;
+    return each;
+}
+
+static rvl_status add(rvli_machine *machine, pid_t pid, const rvli_wire_request *named,
+                      rvli_program **program_out)
+{
+    rvli_program *made = calloc(1, sizeof *made);
+    rvl_status status =
+        made != NULL && write_name(machine, named, made->name) ? RVL_OK : RVL_ERR_HOST_OOM;
+    if (status == RVL_OK)
+        status = rvl_process_define(machine->context, made->name, &made->process);
+    if (status != RVL_OK) {
+        free(made);
+        return status;
+    }
+    made->pid = pid;
+    made->next = machine->programs;
+    *program_out = machine->programs = made;
+    return RVL_OK;
+}
+
+rvl_status rvli_name_client(rvli_machine *machine, rvli_client *client,
+                            const rvli_wire_request *named)
+{
+    rvli_program *found = find(machine, client->pid);
+    if (client->program != NULL)
+        return RVL_ERR_STATE;
+    rvl_status status = found != NULL ? RVL_OK : add(machine, client->pid, named, &found);
+    if (status != RVL_OK)
+        return status;
+    client->program = found;
+    found->connections++;
+    return RVL_OK;
+}
+
+void rvli_name_drop(rvli_machine *machine, rvli_client *client)
+{
+    rvli_program *program = client->program, **link = &machine->programs;
+    client->program = NULL;
+    if (program == NULL || --program->connections > 0)
+        return;
+    while (*link != program)
+        link = &(*link)->next;
+    *link = program->next;
+    free(program);
 }
 
 void rvli_names_forget(rvli_machine *machine)

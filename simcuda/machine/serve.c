@@ -41,13 +41,13 @@ static uint64_t once_bytes(const rvl_profile *profile)
 /* The bytes on a device that a context holds, as the ledger calls them. */
 static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTES])
 {
-    snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->name);
+    snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->program->name);
 }
 
 static bool has_context(const rvli_machine *machine, int device)
 {
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if (each->contexts[device] > 0 && !each->away)
+        if (each->contexts[device] > 0 && !each->program->away)
             return true;
     return false;
 }
@@ -65,7 +65,7 @@ static void record_refusal(rvli_machine *machine, const rvli_client *client,
 {
     rvl_refusal known = *refusal;
     known.struct_size = sizeof known;
-    known.process = client->process;
+    known.process = client->program->process;
     (void)rvl_record_refuse(machine->context, &known);
 }
 
@@ -84,7 +84,7 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
     refused->device = device;
     refused->requested_bytes = requested_bytes;
     refused->free_bytes = free_bytes;
-    memcpy(refused->process, client->name, sizeof refused->process);
+    memcpy(refused->process, client->program->name, sizeof refused->process);
 }
 
 static uint64_t free_bytes(rvli_machine *machine, int device)
@@ -105,9 +105,9 @@ static void count_user(rvli_machine *machine, rvli_client *client)
 /* What a process says of itself that may have no GPU, as a controller of workers. */
 static bool is_mark(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENTER ||
-           request->kind == RVLI_WIRE_LEAVE || request->kind == RVLI_WIRE_ENGINE ||
-           request->kind == RVLI_WIRE_LENGTH;
+    return request->kind == RVLI_WIRE_NAME || request->kind == RVLI_WIRE_STAGE ||
+           request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE ||
+           request->kind == RVLI_WIRE_ENGINE || request->kind == RVLI_WIRE_LENGTH;
 }
 
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
@@ -115,14 +115,19 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
 {
     if (client->greeted || request->bytes != RVLI_WIRE_VERSION)
         return RVL_ERR_VERSION;
-    if (!rvli_name_client(machine, client, request))
-        return RVL_ERR_HOST_OOM;
-    rvl_status status = rvl_process_define(machine->context, client->name, &client->process);
-    client->greeted = status == RVL_OK;
-    if (client->greeted && request->id == 0) /* else it has come to mark stages */
+    client->greeted = true;
+    if (request->id == 0) /* else it has come to mark stages */
         count_user(machine, client);
     answer->count = (uint32_t)machine->gpus;
-    memcpy(answer->text, client->name, sizeof answer->text);
+    return RVL_OK;
+}
+
+static rvl_status name(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request,
+                       rvli_wire_answer *answer)
+{
+    rvl_status status = rvli_name_client(machine, client, request);
+    if (status == RVL_OK)
+        memcpy(answer->text, client->program->name, sizeof answer->text);
     return status;
 }
 
@@ -137,12 +142,15 @@ static rvl_status describe(rvli_machine *machine, rvli_wire_answer *answer)
     return RVL_OK;
 }
 
-/* The driver has its share for so many contexts of a process on a device. */
+/* A program may have two copies of the driver's library. */
 rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
                                  uint32_t contexts)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
     name_share(client, cause);
+    for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
+        if (each != client && each->program == client->program && !each->program->away)
+            contexts += each->contexts[device];
     return rvl_external_set(machine->context, device, cause,
                             contexts * rvli_driver_share_bytes(&machine->profile));
 }
@@ -178,7 +186,7 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     rvl_addr addr = 0;
     rvl_alloc_options options = {.struct_size = sizeof options,
                                  .tag = request->text,
-                                 .process = client->process,
+                                 .process = client->program->process,
                                  .device = request->device};
     rvl_status status = rvli_intmap_reserve(&client->memory);
     if (status == RVL_OK)
@@ -225,7 +233,7 @@ static void give_host(rvli_machine *machine, rvli_client *client, uint64_t kind,
 /* What comes once on a device goes with the last process there. */
 static rvl_status set_away(rvli_machine *machine, rvli_client *client, bool away)
 {
-    rvl_status status = rvli_away_set(machine, client, away);
+    rvl_status status = rvli_away_set(machine, client->program, away);
     for (int device = 0; device < machine->gpus; device++)
         (void)settle_once(machine, device, has_context(machine, device));
     return status;
@@ -244,6 +252,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     switch ((rvli_wire_kind)request->kind) {
     case RVLI_WIRE_HELLO:
         return greet(machine, client, request, answer);
+    case RVLI_WIRE_NAME:
+        return name(machine, client, request, answer);
     case RVLI_WIRE_DEVICE:
         return describe(machine, answer);
     case RVLI_WIRE_CONTEXT:
@@ -341,7 +351,7 @@ static void note_pool(rvli_machine *machine, const rvli_client *client,
     most->device = request->device;
     most->reserved_bytes = request->id;
     most->card_bytes = bytes;
-    memcpy(most->process, client->name, sizeof most->process);
+    memcpy(most->process, client->program->name, sizeof most->process);
 }
 
 /* Each once: all ranks tell of theirs. */
@@ -417,7 +427,7 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
 {
     bool first = request->kind == RVLI_WIRE_HELLO;
     if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_LAST ||
-        client->greeted == first)
+        client->greeted == first || (client->program == NULL && rvli_wire_needs_name(request)))
         return RVLI_CLIENT_END;
     if (!first && !is_mark(request))
         count_user(machine, client);

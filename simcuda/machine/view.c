@@ -5,36 +5,41 @@
 
 #include "simcuda/machine/internal.h"
 
-static rvli_client *client_of(const rvli_machine *machine, rvl_process process)
+static rvli_program *program_of(const rvli_machine *machine, rvl_process process)
 {
-    rvli_client *each = machine->clients;
-    while (each != NULL && (!each->greeted || each->process != process))
+    rvli_program *each = machine->programs;
+    while (each != NULL && each->process != process)
         each = each->next;
     return each;
+}
+
+static bool is_seen(const rvli_program *program)
+{
+    return program != NULL && !program->away;
 }
 
 /* What the driver and NCCL have for a process, and then its allocations. */
 static void count_bytes(rvli_machine *machine)
 {
     rvl_allocation each = {.struct_size = sizeof each};
-    for (rvli_client *client = machine->clients; client != NULL; client = client->next)
-        for (int device = 0; device < machine->gpus; device++)
-            client->seen_bytes[device] =
-                client->away
-                    ? 0
-                    : rvli_nccl_bytes(client, device) +
-                          client->contexts[device] * rvli_driver_share_bytes(&machine->profile);
+    for (rvli_program *program = machine->programs; program != NULL; program = program->next)
+        memset(program->seen_bytes, 0, sizeof program->seen_bytes);
+    for (const rvli_client *client = machine->clients; client != NULL; client = client->next)
+        for (int device = 0; is_seen(client->program) && device < machine->gpus; device++)
+            client->program->seen_bytes[device] +=
+                rvli_nccl_bytes(client, device) +
+                client->contexts[device] * rvli_driver_share_bytes(&machine->profile);
     for (rvl_addr from = 0; rvl_allocation_next(machine->context, from, &each) == RVL_OK;
          from = each.addr + 1) {
-        rvli_client *client = client_of(machine, each.process);
-        if (client != NULL && !client->away)
-            client->seen_bytes[each.device] += each.size_bytes;
+        rvli_program *program = program_of(machine, each.process);
+        if (is_seen(program))
+            program->seen_bytes[each.device] += each.size_bytes;
     }
 }
 
 static void find_most(const rvli_machine *machine, int device, rvli_machine_view *view)
 {
-    for (const rvli_client *each = machine->clients; each != NULL; each = each->next) {
+    for (const rvli_program *each = machine->programs; each != NULL; each = each->next) {
         if (each->seen_bytes[device] <= view->most_bytes)
             continue;
         view->most_bytes = each->seen_bytes[device];

@@ -2,10 +2,11 @@
 /*
  * What a process that uses simulated GPUs and the machine that simulates them say to each other.
  *
- * One connection is one process, over a Unix socket of whole messages (SOCK_SEQPACKET). Its name is
- * in the abstract namespace, so that it goes with the machine, and is passed on in the environment.
- * The machine asks the kernel who is at the other end. Every message has the same size, and both
- * ends are of the same build: the version is checked once, at the first message.
+ * A process has one connection for each of its simulated libraries, over a Unix socket of whole
+ * messages (SOCK_SEQPACKET). Its name is in the abstract namespace, so that it goes with the
+ * machine, and is passed on in the environment. The machine asks the kernel who is at the other
+ * end. Every message has the same size, and both ends are of the same build: the version is checked
+ * once, at the first message.
  *
  * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_REFUSED, RVLI_WIRE_POOL,
  * RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN, RVLI_WIRE_ASSUMED,
@@ -15,13 +16,14 @@
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RVLI_WIRE_VERSION 13u
+#define RVLI_WIRE_VERSION 14u
 
 /*
  * Holds the socket's name without its leading NUL: a prefix, 32 hexadecimal digits, and 8 of the
@@ -56,8 +58,9 @@ static inline uint32_t rvli_wire_network(void)
 }
 
 typedef enum rvli_wire_kind {
-    RVLI_WIRE_HELLO = 1, /* bytes: the version; id: 1: to mark stages; text: the program; with ranks
-                            1, rank: its launcher's. -> count: devices */
+    RVLI_WIRE_HELLO = 1, /* bytes: the version; id: 1: to mark stages -> count: devices */
+    RVLI_WIRE_NAME,      /* text: the program; with ranks 1, rank: its launcher's -> text: what the
+                            machine calls the process; before all that needs a name */
     RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none;
                             streams_bytes, graph_bytes, kernel_bytes: of the profile */
     RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there for a context */
@@ -182,6 +185,14 @@ typedef struct rvli_wire_answer {
     uint64_t kernel_bytes;  /* the first kernel */
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_answer;
+
+/* All but what asks about the machine, which libraries do before the program has said its title. */
+static inline bool rvli_wire_needs_name(const rvli_wire_request *request)
+{
+    return request->kind != RVLI_WIRE_HELLO && request->kind != RVLI_WIRE_NAME &&
+           request->kind != RVLI_WIRE_DEVICE && request->kind != RVLI_WIRE_MEMORY &&
+           request->kind != RVLI_WIRE_CONTENTS;
+}
 
 /* What lies in a descriptor that stands for memory. */
 typedef struct rvli_wire_ticket {

@@ -10,15 +10,17 @@
 set -euo pipefail
 REVEILLE=$(realpath "$1")
 shift
-device=h100-80g json='' run=()
-while [[ "${1-}" =~ ^--(device|json|run)$ ]]; do
+device=h100-80g json='' run=() rest=()
+while [ $# -gt 0 ]; do
     case $1 in
-    --device) device=$2 ;;
-    --json) json=$2 ;;
-    --run) read -ra run <<<"$2" ;;
+    --device) device=$2 && shift ;;
+    --json) json=$2 && shift ;;
+    --run) read -ra run <<<"$2" && shift ;;
+    *) rest+=("$1") ;;
     esac
-    shift 2
+    shift
 done
+set -- "${rest[@]}"
 words=" $* "
 option() { # NAME DEFAULT
     [[ "$words" =~ \ --$1\ ([^ ]+) ]] && echo "${BASH_REMATCH[1]}" || echo "$2"

@@ -27,9 +27,11 @@ if [ ! -f "$folder/prompts.parquet" ]; then
     cp "$folder"/tokenizer/* "$folder/model"
 fi
 
-# No network; vLLM's own sampler, since FlashInfer's is compiled by nvcc when it is first used. flash-attn would be compiled, too,
-# so the actor's attention is PyTorch's.
+# No network. FlashInfer's kernels and flash-attn would be compiled by nvcc when they are first used. So the actor's attention is
+# PyTorch's, vLLM's sampler is its own, and SGLang's attention is Triton's.
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0 RAY_USAGE_STATS_ENABLED=0
+own=()
+[ "$engine" != sglang ] || own=(+actor_rollout_ref.rollout.engine_kwargs.sglang.{attention_backend=triton,sampling_backend=pytorch})
 export VERL_FILE_LOGGER_PATH=$folder/said.jsonl
 rm -f "$VERL_FILE_LOGGER_PATH"
 actor=actor_rollout_ref.actor reference=actor_rollout_ref.ref rollout=actor_rollout_ref.rollout
@@ -45,4 +47,4 @@ exec "$python" -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \
     transfer_queue.backend.SimpleStorage.num_data_storage_units=1 ray_kwargs.ray_init.num_cpus=$((8 + 4 * gpus)) \
     trainer.logger='["console","file"]' trainer.nnodes=1 trainer.n_gpus_per_node="$gpus" trainer.val_before_train=False \
     trainer.resume_mode=disable trainer.total_training_steps="$steps" \
-    trainer.default_local_dir="$folder/checkpoints" hydra.run.dir="$folder/hydra" "$@"
+    trainer.default_local_dir="$folder/checkpoints" hydra.run.dir="$folder/hydra" "${own[@]}" "$@"

@@ -45,8 +45,15 @@ static void end_process(rvli_client **process)
         link = &(*link)->next;
     *link = (*process)->next;
     rvli_client_take_back(machine, *process);
+    rvli_name_drop(machine, *process);
     free(*process);
     *process = NULL;
+}
+
+/* Two connections are of one process. */
+static int pid_of(int index)
+{
+    return 100 + index / 2;
 }
 
 static void begin_process(rvli_client **process, int pid)
@@ -169,15 +176,16 @@ static bool ask(rvli_client **process, const rvli_wire_request *request)
 static void greet(rvli_client **process, input *in)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
-    hello.ranks = next(in) % 2;
-    hello.rank = next(in) % 4;
-    snprintf(hello.text, sizeof hello.text, "python");
-    (void)ask(process, &hello);
+    rvli_wire_request named = {.kind = RVLI_WIRE_NAME, .text = "python"};
+    named.ranks = next(in) % 2;
+    named.rank = next(in) % 4;
+    if (ask(process, &hello))
+        (void)ask(process, &named);
 }
 
 static void begin_greeted(int index, input *in)
 {
-    begin_process(&processes[index], 100 + index);
+    begin_process(&processes[index], pid_of(index));
     greet(&processes[index], in);
 }
 
@@ -189,7 +197,7 @@ static void meet_all(input *in)
     int file = -1;
     snprintf(meet.text, sizeof meet.text, "communicator %u", meetings++);
     for (int i = 0; i < PROCESSES; i++) {
-        if (processes[i] == NULL || !processes[i]->greeted)
+        if (processes[i] == NULL || processes[i]->program == NULL)
             return;
         meet.rank = (uint32_t)i;
         meet.bytes = next(in) % 2;
@@ -211,7 +219,7 @@ static bool step(input *in)
         return false;
     }
     if (*process == NULL) {
-        begin_process(process, 100 + what % PROCESSES); /* and says nothing yet */
+        begin_process(process, pid_of(what % PROCESSES)); /* and says nothing yet */
         return false;
     }
     if (what >= 248) {
@@ -237,7 +245,7 @@ static void check_nothing_is_left(void)
         require(rvl_device_get_memory(machine->context, device, &left, &total) == RVL_OK);
         require(left == total);
     }
-    require(machine->clients == NULL);
+    require(machine->clients == NULL && machine->programs == NULL);
     require(machine->meetings == NULL);
     require(machine->host_bytes[RVLI_WIRE_PINNED] == 0 &&
             machine->host_bytes[RVLI_WIRE_PAGEABLE] == 0);

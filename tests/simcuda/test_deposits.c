@@ -33,6 +33,18 @@ static unsigned meetings;
 
 /* ---- Messages ---- */
 
+static void post(int file, const rvli_wire_request *request)
+{
+    assert_int_equal(send(file, request, sizeof *request, MSG_NOSIGNAL), sizeof *request);
+}
+
+static rvl_status ask(int file, const rvli_wire_request *request, rvli_wire_answer *answer)
+{
+    post(file, request);
+    assert_int_equal(recv(file, answer, sizeof *answer, 0), sizeof *answer);
+    return (rvl_status)answer->status;
+}
+
 static int connect_as(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -45,24 +57,12 @@ static int connect_as(const char *name)
                              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)),
                      0);
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
+    rvli_wire_request named = {.kind = RVLI_WIRE_NAME};
     rvli_wire_answer answer;
-    snprintf(hello.text, sizeof hello.text, "%s", name);
-    assert_int_equal(send(file, &hello, sizeof hello, 0), sizeof hello);
-    assert_int_equal(recv(file, &answer, sizeof answer, 0), sizeof answer);
-    assert_int_equal(answer.status, RVL_OK);
+    snprintf(named.text, sizeof named.text, "%s", name);
+    assert_int_equal(ask(file, &hello, &answer), RVL_OK);
+    assert_int_equal(ask(file, &named, &answer), RVL_OK);
     return file;
-}
-
-static void post(int file, const rvli_wire_request *request)
-{
-    assert_int_equal(send(file, request, sizeof *request, MSG_NOSIGNAL), sizeof *request);
-}
-
-static rvl_status ask(int file, const rvli_wire_request *request, rvli_wire_answer *answer)
-{
-    post(file, request);
-    assert_int_equal(recv(file, answer, sizeof *answer, 0), sizeof *answer);
-    return (rvl_status)answer->status;
 }
 
 static int take_contents(void)

@@ -63,9 +63,11 @@ static uint64_t ask(int file, rvli_wire_request request)
 static int begin_process(const char *program)
 {
     rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
+    rvli_wire_request named = {.kind = RVLI_WIRE_NAME};
     int file = connect_here();
-    snprintf(hello.text, sizeof hello.text, "%s", program);
+    snprintf(named.text, sizeof named.text, "%s", program);
     (void)ask(file, hello);
+    (void)ask(file, named);
     return file;
 }
 
