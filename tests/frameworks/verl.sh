@@ -4,6 +4,7 @@
 #   tests/frameworks/verl.sh REVEILLE [--device DEVICE] [--json FILE] [--run "OPTION..."] [WORD]...
 # --device: as `reveille run` has it (default: h100-80g); --json: where its answer stays; --run: further options of it.
 # WORDs are those of tests/frameworks/verl_job.sh: --engine sglang, --gpus 8, --config FILE, and settings of verl's.
+# SGLang needs a REVEILLE in a build folder that was configured with RVL_CUTE_ARCHIVE (docs/run.md), and compiles its kernels by nvcc.
 # Installs verl with the engine into an environment of its own (some 10 GB). Not part of the test suite. Exits with 77 where it
 # cannot be installed.
 # REVEILLE_VERL: the environment; default: ~/.cache/reveille-verl, and -sglang behind it with SGLang
@@ -45,6 +46,10 @@ if ! "$PYTHON" -c "import importlib.metadata as m, transfer_queue; m.version('$(
     # A build of PyTorch without CUDA may lie in a folder that pip is configured with.
     PIP_FIND_LINKS='' timeout 3600 "$environment/bin/pip" install --quiet "torch===2.11.0" "${packages[@]}" "verl==$version" \
         "TransferQueue>=0.1.10" nvtx matplotlib cachetools || skip "pip could not install verl==$version"
+fi
+if [ "$(option engine vllm)" = sglang ]; then
+    . "$source/tests/simcuda/toolkit.sh"
+    make_toolkit "$PYTHON" "$environment/cuda" "$(realpath "$(dirname "$REVEILLE")/../simcuda/libcuda.so.1")"
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"; kill ${looking-} 2>/dev/null || true' EXIT

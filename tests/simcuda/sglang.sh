@@ -24,28 +24,18 @@ if ! "$python" -c "import importlib.metadata as m; assert m.version('sglang') ==
     install --upgrade pip
     install "sglang===$version"
 fi
-# Its requirements bring a compiler that is newer than the runtime's headers, which refuse it.
-install "cuda-toolkit[nvcc,cccl,crt]==$("$python" -c "import importlib.metadata as m; print(m.version('cuda-toolkit'))")"
 packages=$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
-headers=$packages/nvidia
-
-# The packages as a toolkit, for kernels that SGLang compiles when it first uses them.
-export CUDA_HOME=$build/cuda
-mkdir -p "$CUDA_HOME/lib64/stubs"
-for each in bin include nvvm; do
-    ln -sfn "$headers/cu13/$each" "$CUDA_HOME/$each"
-done
-ln -sfn "$headers/cu13/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
+. "$source/tests/simcuda/toolkit.sh"
 export HF_HUB_OFFLINE=1 SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS=0
 if [ "${2-}" = page ]; then
-    ln -sfn "$packages/reveille/lib/reveille-cuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
+    make_toolkit "$python" "$build/cuda" "$packages/reveille/lib/reveille-cuda/libcuda.so.1"
     exec python3 "$source/tests/frameworks/adopt.py" "$python" sglang
 fi
 
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
     -DRVL_CUTE_ARCHIVE="$packages/nvidia_cutlass_dsl/cu13/lib/libcuda_dialect_runtime_static.a" >"$source/build/sglang.log"
 cmake --build "$build" >>"$source/build/sglang.log"
-ln -sfn "$build/simcuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
+make_toolkit "$python" "$build/cuda" "$build/simcuda/libcuda.so.1"
 export REVEILLE_AS_TORCH_MEMORY_SAVER=1 RVL_LIBRARY_DIR=$build
 run() { # GPUS ARGUMENTS
     local gpus=$1
