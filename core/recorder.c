@@ -191,7 +191,7 @@ void rvli_record_external(rvl_context *context, int device, const char *cause, u
 
 static bool is_named(rvl_event_kind kind)
 {
-    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_ENTER;
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_ENTER || kind == RVL_EVENT_FAIL;
 }
 
 static bool is_range(rvl_event_kind kind)
@@ -203,7 +203,7 @@ static bool is_mark(const rvl_mark *mark)
 {
     size_t length = mark->name != NULL ? strnlen(mark->name, RVLI_TRACE_NAME_BYTES_MAX + 1) : 0;
     bool named = length > 0 && length <= RVLI_TRACE_NAME_BYTES_MAX;
-    return (mark->kind == RVL_EVENT_STAGE && named) ||
+    return ((mark->kind == RVL_EVENT_STAGE || mark->kind == RVL_EVENT_FAIL) && named) ||
            (mark->kind == RVL_EVENT_ENTER && named && mark->id > 0) ||
            mark->kind == RVL_EVENT_LEAVE || mark->kind == RVL_EVENT_SLEEP ||
            mark->kind == RVL_EVENT_WAKE;
@@ -216,8 +216,9 @@ rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *user_mark)
     if (status == RVL_OK)
         status = rvli_options_read(&mark, sizeof mark, user_mark);
     if (status == RVL_OK && !is_mark(&mark))
-        status = rvli_error(RVL_ERR_INVALID, "no mark: a stage or a range has a name of 1 to 255 "
-                                             "bytes, and a range an id from 1");
+        status =
+            rvli_error(RVL_ERR_INVALID, "no mark: a stage, a range or a failure has a name of 1 "
+                                        "to 255 bytes, and a range an id from 1");
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
@@ -424,7 +425,7 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
     rvl_trace_header header = {.struct_size = sizeof header,
                                .devices = devices,
                                .device_size = sizeof *devices,
-                               .minor = RVLI_TRACE_MINOR_SLEEP,
+                               .minor = RVLI_TRACE_MINOR_FAIL,
                                .flags = RVL_TRACE_RECORDS_REFUSALS};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK && path == NULL)

@@ -30,6 +30,8 @@
 #define RVLI_TRACE_MINOR_REFUSALS 2u
 /* And the first that has processes asleep. */
 #define RVLI_TRACE_MINOR_SLEEP 3u
+/* And the first that has processes that fail. */
+#define RVLI_TRACE_MINOR_FAIL 4u
 
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"

@@ -508,6 +508,7 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
     case RVL_EVENT_RESUME:
         return transition_fields(cursor, file, event, RVLI_WORD_NO_RESTORE);
     case RVL_EVENT_STAGE:
+    case RVL_EVENT_FAIL:
         return name_field(cursor, file, event) && newer_options(cursor, file);
     case RVL_EVENT_EXTERNAL:
         return device_field(cursor, file, event) && bytes_field(cursor, event, true) &&
@@ -678,6 +679,7 @@ static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
         [RVL_EVENT_ENDED] = RVLI_TRACE_MINOR_REFUSALS,
         [RVL_EVENT_SLEEP] = RVLI_TRACE_MINOR_SLEEP,
         [RVL_EVENT_WAKE] = RVLI_TRACE_MINOR_SLEEP,
+        [RVL_EVENT_FAIL] = RVLI_TRACE_MINOR_FAIL,
     };
     return file->minor < minors[kind];
 }

@@ -434,7 +434,8 @@ static bool uses_device(rvl_event_kind kind)
 
 static bool uses_name(rvl_event_kind kind)
 {
-    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_ENTER;
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_ENTER ||
+           kind == RVL_EVENT_FAIL;
 }
 
 static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *event,
@@ -491,6 +492,8 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
         return good_end(writer, event);
     if (event->kind == RVL_EVENT_SLEEP || event->kind == RVL_EVENT_WAKE)
         return writer->minor >= RVLI_TRACE_MINOR_SLEEP;
+    if (event->kind == RVL_EVENT_FAIL)
+        return writer->minor >= RVLI_TRACE_MINOR_FAIL;
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -575,6 +578,7 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
                                                             : " " RVLI_WORD_NO_RESTORE);
         break;
     case RVL_EVENT_STAGE:
+    case RVL_EVENT_FAIL:
         field_name(writer, event->name);
         break;
     case RVL_EVENT_EXTERNAL:

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define RVL_TRACE_MAJOR 1
-#define RVL_TRACE_MINOR 3
+#define RVL_TRACE_MINOR 4
 
 /* X(NAME, keyword): the kinds of event. */
 #define RVL_EVENT_MAP(X)                                                                           \
@@ -39,7 +39,8 @@ extern "C" {
                          who waited for what never came (may be NULL); 1.2 */                      \
     X(SLEEP,                                                                                       \
       "sleep")      /* process, thread, skip_content (discard): it holds nothing from now; 1.3 */  \
-    X(WAKE, "wake") /* process, thread, skip_content (paused: its tags stay so); 1.3 */
+    X(WAKE, "wake") /* process, thread, skip_content (paused: its tags stay so); 1.3 */            \
+    X(FAIL, "fail") /* process, thread, name (how): it has not ended well; 1.4 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -119,7 +120,7 @@ typedef struct rvl_trace_header {
     size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
     uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all but
-                            RVL_EVENT_SLEEP and RVL_EVENT_WAKE, 3 these, too */
+                            RVL_EVENT_SLEEP and RVL_EVENT_WAKE, 3 these, too, 4 RVL_EVENT_FAIL */
     uint32_t flags;      /* RVL_TRACE_RECORDS_REFUSALS */
 } rvl_trace_header;
 

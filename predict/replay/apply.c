@@ -529,7 +529,7 @@ static bool moves_memory(rvl_event_kind kind)
 {
     return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE &&
            kind != RVL_EVENT_PART && kind != RVL_EVENT_ENTER && kind != RVL_EVENT_LEAVE &&
-           kind != RVL_EVENT_REFUSE && kind != RVL_EVENT_ENDED;
+           kind != RVL_EVENT_REFUSE && kind != RVL_EVENT_ENDED && kind != RVL_EVENT_FAIL;
 }
 
 static rvl_status refuse_asleep(rvl_replay *replay, const rvl_trace_event *event)
@@ -578,6 +578,7 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
         return rvli_replay_wake(replay, event, process);
     case RVL_EVENT_REFUSE:
     case RVL_EVENT_ENDED:
+    case RVL_EVENT_FAIL:
     case RVL_EVENT_KIND_COUNT:
         break;
     }

@@ -224,6 +224,16 @@ static json_t *refusal_to_json(const rvli_refusal *refusal, bool *ok)
     return object;
 }
 
+static json_t *failure_to_json(const rvli_failure *failure, bool *ok)
+{
+    json_t *object = json_object();
+    rvli_json_set(object, "process", rvli_json_text(failure->process), ok);
+    if (failure->stage != NULL)
+        rvli_json_set(object, "stage", rvli_json_text(failure->stage), ok);
+    rvli_json_set(object, "how", rvli_json_text(failure->how), ok);
+    return object;
+}
+
 static json_t *refused_to_json(const rvl_replay *replay, bool *ok)
 {
     json_t *object = json_object();
@@ -243,6 +253,8 @@ static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict
     rvli_json_set(said, "headroom_bytes", rvli_json_bytes(verdict->headroom_bytes), &ok);
     if (verdict->waits != NULL)
         rvli_json_set(said, "waits", rvli_json_text(verdict->waits), &ok);
+    if (verdict->kind == RVL_VERDICT_FAILED && replay->outcome.failure.process != NULL)
+        rvli_json_set(said, "failed_first", failure_to_json(&replay->outcome.failure, &ok), &ok);
     rvli_json_set(object, "verdict", said, &ok);
     rvli_json_set(object, "refused", refused_to_json(replay, &ok), &ok);
     if (verdict->ended)

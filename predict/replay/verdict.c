@@ -71,6 +71,16 @@ static void note_refusal(rvl_replay *replay, rvli_refusal_open *process,
     process->open = true;
 }
 
+static void note_failure(rvl_replay *replay, const rvl_trace_event *event)
+{
+    const rvli_stage_of_process *stage = &replay->stages.list[stage_of(replay, event)];
+    if (replay->outcome.failure.process == NULL)
+        replay->outcome.failure = (rvli_failure){.process = event->process,
+                                                 .how = event->name,
+                                                 .stage = stage->mark,
+                                                 .stage_number = stage->number};
+}
+
 static void note_grant(rvli_outcome *outcome, rvli_refusal_open *process,
                        const rvl_trace_event *event)
 {
@@ -124,6 +134,9 @@ void rvli_outcome_note(rvl_replay *replay, rvli_refusal_open *process, const rvl
     case RVL_EVENT_PAUSE:
     case RVL_EVENT_RESUME:
         note_mark(outcome, process);
+        break;
+    case RVL_EVENT_FAIL:
+        note_failure(replay, event);
         break;
     case RVL_EVENT_ENDED:
         outcome->ended = true;
@@ -205,6 +218,24 @@ static void say_end(sentence *said, const rvl_verdict *verdict)
         say(said, verdict->by_signal ? " (SIG%s)" : " (128 + SIG%s)", name);
 }
 
+static void say_stage(sentence *said, const char *stage, uint32_t number)
+{
+    if (stage != NULL)
+        say(said, ", in %s", stage);
+    if (number > 1)
+        say(said, "#%" PRIu32, number);
+}
+
+/* With the command's own status it says which process gave it. */
+static void say_first_failure(sentence *said, const rvli_failure *failure)
+{
+    if (failure->process == NULL)
+        return;
+    say(said, "; %s failed first", failure->process);
+    say_stage(said, failure->stage, failure->stage_number);
+    say(said, ": %s", failure->how);
+}
+
 static void say_request(sentence *said, const rvl_verdict *verdict)
 {
     say(said, "%s%s%s asked for ", verdict->process != NULL ? verdict->process : "?",
@@ -216,10 +247,7 @@ static void say_request(sentence *said, const rvl_verdict *verdict)
         say(said, " of device %d with ", verdict->device);
     say_bytes(said, verdict->free_bytes);
     say(said, " free");
-    if (verdict->stage != NULL)
-        say(said, ", in %s", verdict->stage);
-    if (verdict->stage_number > 1)
-        say(said, "#%" PRIu32, verdict->stage_number);
+    say_stage(said, verdict->stage, verdict->stage_number);
     if (verdict->where != NULL)
         say(said, ", at %s", verdict->where);
     if (verdict->free_bytes >= verdict->requested_bytes)
@@ -269,6 +297,7 @@ static void say_failure(sentence *said, const rvl_verdict *verdict, const rvli_o
     else if (ended_badly(verdict)) {
         say(said, "the command ");
         say_end(said, verdict);
+        say_first_failure(said, &outcome->failure);
     }
     if (outcome->waits != NULL)
         say(said, "%s%s", said->length > before ? "; " : "", outcome->waits);

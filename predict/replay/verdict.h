@@ -40,6 +40,14 @@ typedef struct rvli_refusal {
     uint32_t line;
 } rvli_refusal;
 
+/* How a process failed. */
+typedef struct rvli_failure {
+    const char *process; /* NULL: none did */
+    const char *how;
+    const char *stage; /* as it was marked; NULL: none */
+    uint32_t stage_number;
+} rvli_failure;
+
 /* Of a process. */
 typedef struct rvli_refusal_open {
     rvli_refusal last;
@@ -61,8 +69,9 @@ typedef struct rvli_outcome {
     bool by_signal;
     bool other_device; /* replayed on devices that are not the recorded ones */
     uint32_t exit_status;
-    uint64_t missed;   /* processes of the command that are not in the trace */
-    const char *waits; /* which process waited for what never came; NULL: none */
+    uint64_t missed;      /* processes of the command that are not in the trace */
+    const char *waits;    /* which process waited for what never came; NULL: none */
+    rvli_failure failure; /* the first */
 } rvli_outcome;
 
 /* Notes an event of a process of a replay. */

@@ -67,9 +67,16 @@ static void in_child(void)
         forget_all();
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    rvli_client_end(status, "");
+}
+
+__attribute__((constructor)) static void watch_process(void)
 {
     pthread_atfork(before_fork, in_parent, in_child);
+    on_exit(at_exit, NULL); /* and not atexit(): that knows no status */
 }
 
 void rvli_client_on_fork(void (*forget)(void))
@@ -372,4 +379,20 @@ void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text)
     rvli_wire_request request = {.kind = kind, .bytes = bytes};
     snprintf(request.text, sizeof request.text, "%s", text);
     rvli_client_post(&request);
+}
+
+/* Nobody waits for another thread at the end, which may hold the lock for good. One without a name
+ * has done nothing that anybody asks about, unless there is an error to tell. */
+void rvli_client_end(int status, const char *error)
+{
+    rvli_wire_request request = {.kind = RVLI_WIRE_END, .bytes = (uint64_t)status};
+    snprintf(request.text, sizeof request.text, "%s", error);
+    if (pthread_mutex_trylock(&mutex) != 0)
+        return;
+    if (error[0] != '\0')
+        (void)open_locked(true);
+    if (owner == getpid() && is_connection() && (own_name[0] != '\0' || error[0] != '\0') &&
+        introduce(&request) == RVL_OK)
+        (void)send_request(&request);
+    pthread_mutex_unlock(&mutex);
 }

@@ -52,6 +52,9 @@ void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);
 /* The same, with a text. */
 void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text);
 
+/* The program ends, with this status: by an error that nobody caught, or "". Says it once. */
+void rvli_client_end(int status, const char *error);
+
 /* Called in a forked child, before anything else here. */
 void rvli_client_on_fork(void (*forget)(void));
 

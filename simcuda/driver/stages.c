@@ -70,6 +70,11 @@ int rvli_simulated_stage(const char *name)
     return status;
 }
 
+void rvli_simulated_end(int status, const char *error)
+{
+    rvli_client_end(status, error);
+}
+
 uint64_t rvli_simulated_enter(const char *name)
 {
     static atomic_uint_fast64_t last_id;

@@ -29,7 +29,8 @@ typedef struct rvli_program {
     struct rvli_program *next;
     uint32_t connections;
     pid_t pid;
-    bool away; /* off its devices: what it has there is paused */
+    bool away;  /* off its devices: what it has there is paused */
+    bool ended; /* and how is known */
     rvl_process process;
     uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
@@ -60,6 +61,8 @@ struct rvli_machine {
     char name[RVLI_WIRE_NAME_BYTES];
     rvli_client *clients;
     rvli_program *programs;
+    uint64_t named; /* programs, with those that have gone */
+    bool over;      /* the command has ended: who goes now was ended with it */
     uint64_t host_limit_bytes;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
     rvli_machine_host host_peak;
@@ -144,6 +147,14 @@ rvl_status rvli_name_client(rvli_machine *machine, rvli_client *client,
 /* The connection ends, and with its last one the process. */
 void rvli_name_drop(rvli_machine *machine, rvli_client *client);
 void rvli_names_forget(rvli_machine *machine);
+
+/* ---- ends.c: how processes end ---- */
+
+/* It says so itself. */
+void rvli_ends_note(rvli_machine *machine, rvli_program *program, const rvli_wire_request *request);
+
+/* A connection of it is gone. NULL: of a process without a name. */
+void rvli_ends_lose(rvli_machine *machine, rvli_program *program);
 
 /* ---- nccl.c ---- */
 

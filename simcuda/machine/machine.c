@@ -384,6 +384,7 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
             return RVL_ERR_IO;
     }
     epoll_ctl(machine->events, EPOLL_CTL_DEL, until, NULL);
+    machine->over = true;
     /* What was said last and needs no answer may still be on its way to this process. */
     for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
         (void)serve_once(machine, 0, &count);

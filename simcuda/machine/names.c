@@ -74,6 +74,7 @@ static rvl_status add(rvli_machine *machine, pid_t pid, const rvli_wire_request 
         free(made);
         return status;
     }
+    machine->named++;
     made->pid = pid;
     made->next = machine->programs;
     *program_out = machine->programs = made;

@@ -105,9 +105,10 @@ static void count_user(rvli_machine *machine, rvli_client *client)
 /* What a process says of itself that may have no GPU, as a controller of workers. */
 static bool is_mark(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_NAME || request->kind == RVLI_WIRE_STAGE ||
-           request->kind == RVLI_WIRE_ENTER || request->kind == RVLI_WIRE_LEAVE ||
-           request->kind == RVLI_WIRE_ENGINE || request->kind == RVLI_WIRE_LENGTH;
+    return request->kind == RVLI_WIRE_NAME || request->kind == RVLI_WIRE_END ||
+           request->kind == RVLI_WIRE_STAGE || request->kind == RVLI_WIRE_ENTER ||
+           request->kind == RVLI_WIRE_LEAVE || request->kind == RVLI_WIRE_ENGINE ||
+           request->kind == RVLI_WIRE_LENGTH;
 }
 
 static rvl_status greet(rvli_machine *machine, rvli_client *client,
@@ -321,6 +322,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_RACE:
     case RVLI_WIRE_TAKEN:
     case RVLI_WIRE_WAITS:
+    case RVLI_WIRE_END:
         break;
     }
     return RVL_ERR_INVALID;
@@ -334,7 +336,8 @@ bool rvli_client_is_quiet(const rvli_wire_request *request)
            request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
            request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
            request->kind == RVLI_WIRE_ASSUMED || request->kind == RVLI_WIRE_RACE ||
-           request->kind == RVLI_WIRE_TAKEN || request->kind == RVLI_WIRE_WAITS;
+           request->kind == RVLI_WIRE_TAKEN || request->kind == RVLI_WIRE_WAITS ||
+           request->kind == RVLI_WIRE_END;
 }
 
 /* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
@@ -409,6 +412,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         note_race(machine, request->text);
     else if (request->kind == RVLI_WIRE_WAITS)
         note_wait(machine, request->text);
+    else if (request->kind == RVLI_WIRE_END)
+        rvli_ends_note(machine, client->program, request);
     else if (request->kind == RVLI_WIRE_ASSUMED)
         rvli_unknown_count(&machine->assumed, request->bytes, request->text);
     else
@@ -454,6 +459,7 @@ static void release_all(rvli_machine *machine, rvli_client *client)
 
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
 {
+    rvli_ends_lose(machine, client->program);
     rvli_marks_end(machine, client);
     release_all(machine, client);
     for (int device = 0; device < machine->gpus; device++)

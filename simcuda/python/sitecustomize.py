@@ -3,9 +3,9 @@
 
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
 small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
-(_reveille_refusals.py), a race of DDP ends in one way (_reveille_races.py), engines tell of their KV cache
-(_reveille_engines.py), sequences get their lengths (_reveille_lengths.py), and ranges of record_function become stages
-(_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
+(_reveille_refusals.py), an error that ends the program is told (_reveille_ends.py), a race of DDP ends in one way
+(_reveille_races.py), engines tell of their KV cache (_reveille_engines.py), sequences get their lengths
+(_reveille_lengths.py), and ranges of record_function become stages (_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
 """
 
 import importlib
@@ -46,6 +46,7 @@ LENGTHS = {
     "sglang.srt.managers.schedule_batch": [("_reveille_lengths", "watch_sglang", "--response-lengths does not reach SGLang")],
     "transformers.generation.utils": [("_reveille_lengths", "watch_transformers", "--response-lengths does not reach generate()")],
 }
+ENDS = {"torch": [("_reveille_ends", "watch", "errors that end the program are not told of")]}
 HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not followed")]}
 
 
@@ -103,5 +104,5 @@ if os.environ.get("REVEILLE_MACHINE"):
     history = [HISTORY] if os.environ.get("REVEILLE_HISTORY") else []
     lengths = [LENGTHS] if "REVEILLE_RESPONSE_LENGTHS" in os.environ else []
     host = [HOST] if os.environ.get("REVEILLE_KEEP_HOST") else []
-    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, RACES, ENGINES, *lengths, *host, *stages, *history, *contents))
+    sys.meta_path.insert(0, _Watch(LIBRARIES, REFUSALS, ENDS, RACES, ENGINES, *lengths, *host, *stages, *history, *contents))
 _run_hidden()

@@ -10,7 +10,7 @@
  *
  * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_REFUSED, RVLI_WIRE_POOL,
  * RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN, RVLI_WIRE_ASSUMED,
- * RVLI_WIRE_RACE, RVLI_WIRE_TAKEN and RVLI_WIRE_WAITS: nobody waits for those. For
+ * RVLI_WIRE_RACE, RVLI_WIRE_TAKEN, RVLI_WIRE_WAITS and RVLI_WIRE_END: nobody waits for those. For
  * RVLI_WIRE_ENTER and RVLI_WIRE_LEAVE some wait, and some do not.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
@@ -131,6 +131,9 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_ENGINE,
 
     RVLI_WIRE_LENGTH, /* bytes: tokens that a sequence will have, by the rule of the run */
+
+    RVLI_WIRE_END, /* bytes: the exit status with which the process ends; text: the error that
+                      nobody caught, "": none is known; no answer */
 } rvli_wire_kind;
 
 /* Host memory that a process takes. */
@@ -156,7 +159,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_LENGTH
+#define RVLI_WIRE_LAST RVLI_WIRE_END
 
 typedef struct rvli_wire_request {
     uint32_t kind;

@@ -63,10 +63,12 @@ def restart(reveille):
     assert 2 * GIB < peaks(shown)[0] < 3 * GIB, peaks(shown)  # its first life's, and not the sum of both
 
 
-def dies(reveille, case):
+def dies(reveille, case, how):
     status, said, shown = run(reveille, 2, *job(case))
     assert (status, said) == (1, []), (status, said)
-    assert shown["verdict"]["text"].startswith("no verdict: the command failed with exit status 1"), shown["verdict"]
+    first = shown["verdict"]["failed_first"]
+    assert first["process"].startswith("ray::Holder[") and first["how"] == how, shown["verdict"]
+    assert shown["verdict"]["text"].startswith("no verdict: the command failed with exit status 1; ray::Holder["), shown["verdict"]
 
 
 def memory(reveille, words=job("memory")):
@@ -79,8 +81,8 @@ def memory(reveille, words=job("memory")):
 CASES = {
     "place": place,
     "restart": restart,
-    "killed": lambda reveille: dies(reveille, "killed"),
-    "exits": lambda reveille: dies(reveille, "exits"),
+    "killed": lambda reveille: dies(reveille, "killed", "killed, crashed, or left by _exit()"),
+    "exits": lambda reveille: dies(reveille, "exits", "exit status 7"),
     "memory": memory,
     "cluster": lambda reveille: memory(reveille, in_a_cluster("memory")),
 }

@@ -18,7 +18,7 @@
     "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
     "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
 #define HEAD OF("1.2") "process p pid=0\n"
-#define RAN OF("1.2") "process p pid=7 refusals=yes\nprocess q pid=8 refusals=yes\n"
+#define RAN OF("1.4") "process p pid=7 refusals=yes\nprocess q pid=8 refusals=yes\n"
 #define STAGED RAN "stage 1 p 0 train\nalloc 2 p 0 1 0 943718400 weights\n"
 #define ASKED "refuse 3 p 0 0 209715200 104857600 weights"
 
@@ -153,6 +153,15 @@ static const row rows[] = {
      false},
     {STAGED ASKED "\nended 4 p 0 exit=1 waits=rank%200%20waits\n", RVL_VERDICT_OUT_OF_MEMORY, NULL,
      1, 0, false},
+    /* The first that failed is named, where the command did. */
+    {STAGED "fail 3 q 0 exit%20status%201\nfail 4 p 0 killed\nended 5 p 0 exit=7\n",
+     RVL_VERDICT_FAILED,
+     "no verdict: the command failed with exit status 7; q failed first, in train: exit status 1",
+     0, 0, false},
+    {STAGED "fail 3 p 0 killed\nended 5 p 0 exit=0\n", RVL_VERDICT_FITS,
+     "fits, with 100.0 MiB to spare", 0, 0, true},
+    {STAGED ASKED "\nfail 3 q 0 killed\nended 5 p 0 exit=1\n", RVL_VERDICT_OUT_OF_MEMORY, NULL, 1,
+     0, false},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=0\n", RVL_VERDICT_NO_GPU, "no verdict: it used no GPU", 0,
      0, true},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=5\n", RVL_VERDICT_FAILED,

@@ -28,7 +28,7 @@ PROGRAMS = {  # what it is, options of `reveille run`, the command, the exit sta
     "ddp": ("DDP, four ranks", "--device h100-80g --gpus 4 --stages stage:", TORCHRUN + " 4 ddp.py", 0, "fits, with "),
     "fsdp": ("FSDP2, four ranks", "--device h100-80g --gpus 4 --stages stage:", TORCHRUN + " 4 fsdp.py", 0, "fits, with "),
     "lost": ("DDP, two ranks, one is killed", "--device h100-80g --gpus 2", TORCHRUN + " 2 lost.py", 1,
-             "no verdict: the command failed with exit status 1; rank 0 of 2 calls ncclAllReduce, and rank 1 has left"),
+             "no verdict: the command failed with exit status 1; python[rank 1] failed first, in run: killed, crashed"),
     "ray": ("two actors of Ray", "--device l4 --gpus 2", "python actors.py", 0, "fits, with "),
     "vllm": ("an engine of vLLM that sleeps and wakes", "--device h100-80g", "python engine.py", 0, "fits, with "),
     "snapshot": ("records its history itself, with default stacks", "--device h100-80g", "python recorded.py run.pickle", 0, "fits, with "),

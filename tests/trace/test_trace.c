@@ -215,6 +215,8 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_SLEEP, .time_ns = 2, DASH, .thread = 3, .skip_content = true, NO_TAG},
     {RVL_EVENT_WAKE, .time_ns = 1, TRAINER, NO_TAG},
     {RVL_EVENT_WAKE, .time_ns = 2, DASH, .thread = 3, .skip_content = true, NO_TAG},
+    {RVL_EVENT_FAIL, .time_ns = 1, TRAINER, .name = "ValueError: no weights", NO_TAG},
+    {RVL_EVENT_FAIL, .time_ns = 2, DASH, .thread = 3, .name = "-", NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -276,7 +278,12 @@ static rvl_trace_writer *open_writer(const char *path)
 /* The first version that has a kind. */
 static uint32_t minor_of(size_t kind)
 {
-    return kind < RVL_EVENT_PART ? 0 : kind == RVL_EVENT_PART ? 1 : kind < RVL_EVENT_SLEEP ? 2 : 3;
+    static const rvl_event_kind firsts[] = {RVL_EVENT_PART, RVL_EVENT_ENTER, RVL_EVENT_SLEEP,
+                                            RVL_EVENT_FAIL};
+    uint32_t minor = 0;
+    while (minor < sizeof firsts / sizeof *firsts && kind >= firsts[minor])
+        minor++;
+    return minor;
 }
 
 static void writes_each_kind_as_golden(void **state)
@@ -702,6 +709,33 @@ static void parts_are_of_their_version(void **state)
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     header.flags = 2;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    unlink(path);
+}
+
+/* Processes that fail came with 1.4. */
+static void failure_is_of_its_version(void **state)
+{
+    (void)state;
+    static const rvl_trace_event failure = {RVL_EVENT_FAIL, .time_ns = 1, .process = "trainer",
+                                            .name = "killed"};
+    char path[PATH_BYTES];
+    check_error(read_text("reveille-trace 1.3\n" CLOCK DEVICES "process p pid=1\n"
+                          "fail 1 p 0 killed\nend 1\n"),
+                RVL_ERR_CORRUPT_TRACE, 6, 1, "not a kind of line");
+    check_error(read_text("reveille-trace 1.4\n" CLOCK DEVICES "process p pid=1\n"
+                          "fail 1 p 0\nend 1\n"),
+                RVL_ERR_CORRUPT_TRACE, 6, 11, "");
+    new_path(path, "");
+    rvl_trace_writer *writer = open_writer_of(path, 3);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &failure, sizeof failure), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    writer = open_writer_of(path, 4);
+    rvl_trace_event nameless = failure;
+    nameless.name = NULL;
+    assert_int_equal(rvl_trace_writer_add_event(writer, &nameless, sizeof failure),
+                     RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &failure, sizeof failure), RVL_OK);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     unlink(path);
 }
 
@@ -1355,6 +1389,7 @@ int main(void)
         cmocka_unit_test(parts_are_of_their_version),
         cmocka_unit_test(ranges_are_of_their_version),
         cmocka_unit_test(sleep_is_of_its_version),
+        cmocka_unit_test(failure_is_of_its_version),
         cmocka_unit_test(refusals_and_ends),
         cmocka_unit_test(refusals_that_cannot_be_written),
         cmocka_unit_test(passes_over_what_a_newer_minor_added),

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How processes end. A verdict on a command that failed names the first process that did not end
+ * well, and how: an error that nobody caught, an exit status, or none of these: a process that is
+ * killed says nothing. What goes once the command has ended was ended with it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "reveille/record.h"
+#include "simcuda/machine/internal.h"
+
+static void record(rvli_machine *machine, rvli_program *program, const char *how)
+{
+    const rvl_mark mark = {.struct_size = sizeof mark,
+                           .kind = RVL_EVENT_FAIL,
+                           .process = program->process,
+                           .name = how};
+    (void)rvl_record_mark(machine->context, &mark);
+}
+
+/* One alone ends as the command does, which is known. */
+static bool is_alone(const rvli_machine *machine)
+{
+    return machine->named == 1;
+}
+
+void rvli_ends_note(rvli_machine *machine, rvli_program *program, const rvli_wire_request *request)
+{
+    char status[32];
+    snprintf(status, sizeof status, "exit status %" PRIu64, request->bytes);
+    bool error = request->text[0] != '\0';
+    if (!program->ended && (error || (request->bytes != 0 && !is_alone(machine))))
+        record(machine, program, error ? request->text : status);
+    program->ended = true;
+}
+
+void rvli_ends_lose(rvli_machine *machine, rvli_program *program)
+{
+    if (program == NULL || program->ended || machine->over)
+        return;
+    if (!is_alone(machine))
+        record(machine, program, "killed, crashed, or left by _exit()");
+    program->ended = true;
+}

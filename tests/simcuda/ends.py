@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The verdict names the process that failed first, and how: ends.py COMMAND.
+
+A package by the name of PyTorch has nothing: it is imported, which is what the files for Python wait for.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# A launcher ends the others when one has failed, as torchrun does; they have memory by then.
+LAUNCH = """
+import os, signal, subprocess, sys, time
+ranks = [subprocess.Popen([sys.executable, "-B", "rank.py"], env={**os.environ, "RANK": str(rank)}) for rank in range(2)]
+while all(each.poll() is None for each in ranks):
+    time.sleep(0.01)
+for each in ranks:
+    each.terminate()
+sys.exit(1)
+"""
+RANK = """
+import ctypes, os, pathlib, signal, sys, time
+import torch
+cuda = ctypes.CDLL("libcudart.so.13")
+assert cuda.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(1 << 20)) == 0
+rank = os.environ["RANK"]
+pathlib.Path("up" + rank).touch()
+while not os.path.exists("up" + str(1 - int(rank))):
+    time.sleep(0.01)
+if rank == "0":
+    time.sleep(60)
+"""
+# A controller that has no GPU fails, and ends its worker on its way out, as Ray's does.
+CONTROLLER = """
+import atexit, os, pathlib, subprocess, sys, time
+import torch
+worker = subprocess.Popen([sys.executable, "-B", "rank.py"], env={**os.environ, "RANK": "0"})
+atexit.register(worker.kill)
+pathlib.Path("up1").touch()
+while not os.path.exists("up0"):
+    time.sleep(0.01)
+raise RuntimeError("first line\\n  of the config: no weights")
+"""
+
+
+def check(got, expected, what):
+    assert got == expected, f"{what}: {got}, expected {expected}"
+
+
+def run(command, folder, program):
+    for each in folder.glob("up*"):
+        each.unlink()
+    done = subprocess.run(
+        [command, "run", "--device", "h100-80g", "--json", "--", sys.executable, "-B", "-c", program],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    said = json.loads(done.stdout)["verdict"]
+    return done, said["text"], said.get("failed_first")
+
+
+def main(command):
+    command = os.path.abspath(command)
+    python = pathlib.Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+    ends = {
+        "raise ValueError('no weights')": "ValueError: no weights",
+        "sys.exit(3)": "exit status 3",
+        "os._exit(4)": "exit status 4",
+        "os.kill(os.getpid(), signal.SIGKILL)": "killed, crashed, or left by _exit()",
+        "ctypes.CDLL(None)._exit(5)": "killed, crashed, or left by _exit()",
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "torch.py").write_text("class version:\n    cuda = None\n")
+        for end, how in ends.items():
+            (folder / "rank.py").write_text(f"{RANK}\n{end}\n")
+            done, text, first = run(command, folder, LAUNCH)
+            check(done.returncode, 1, done.stderr)
+            check(first, {"process": f"{python}[rank 1]", "stage": "run", "how": how}, end)
+            check(text, f"no verdict: the command failed with exit status 1; {python}[rank 1] failed first, in run: {how}", end)
+
+        (folder / "rank.py").write_text(RANK)
+        done, text, first = run(command, folder, CONTROLLER)
+        check(done.returncode, 1, done.stderr)
+        check(first["how"], "of the config: no weights", "an error of several lines ends with the one that counts")
+        check(first["process"], f"{python}[1]", "who failed, not who was ended because of it")
+
+        # It is the command: what is known of its end is said already. An error is not.
+        alone = "import torch, ctypes; assert ctypes.CDLL('libcudart.so.13').cudaFree(None) == 0; "
+        check(run(command, folder, alone + "import sys; sys.exit(3)")[1], "no verdict: the command failed with exit status 3", "alone")
+        done, text, first = run(command, folder, alone + "raise KeyError('a')")
+        check(text, f"no verdict: the command failed with exit status 1; {python}[1] failed first, in run: KeyError: 'a'", "alone")
+        check("KeyError: 'a'" in done.stderr, True, done.stderr)
+
+        # Where the command ends well, nothing of it matters.
+        well = LAUNCH.replace("sys.exit(1)", "sys.exit(0)")
+        (folder / "rank.py").write_text(f"{RANK}\nsys.exit(3)\n")
+        done, text, first = run(command, folder, well)
+        check((done.returncode, text.split(",")[0], first), (0, "fits", None), done.stderr)
+    print("the first process that failed is named")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
