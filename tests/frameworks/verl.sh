@@ -3,7 +3,7 @@
 # verl's GRPO with FSDP2 on simulated GPUs, unedited: whole steps, and a table of verl's own phases.
 #   tests/frameworks/verl.sh REVEILLE [--device DEVICE] [--json FILE] [--run "OPTION..."] [WORD]...
 # --device: as `reveille run` has it (default: h100-80g); --json: where its answer stays; --run: further options of it.
-# WORDs are those of tests/frameworks/verl_job.sh: --engine sglang, --gpus 8, --config FILE, and settings of verl's.
+# WORDs are those of examples/ci/verl/job.sh: --engine sglang, --gpus 8, --config FILE, and settings of verl's.
 # SGLang needs a REVEILLE in a build folder that was configured with RVL_CUTE_ARCHIVE (docs/run.md), and compiles its kernels by nvcc.
 # Installs verl with the engine into an environment of its own (some 10 GB). Not part of the test suite. Exits with 77 where it
 # cannot be installed.
@@ -62,7 +62,7 @@ if [[ "$words" == *REVEILLE_AS_* ]]; then
     looking=$!
 fi
 "$REVEILLE" run --device "$device" --gpus "$gpus" --stages verl. --json="$folder/run.json" "${run[@]}" -- \
-    "$source/tests/frameworks/verl_job.sh" "$folder/job" "$@"
+    "$source/examples/ci/verl/job.sh" "$folder/job" "$@"
 if [ -n "$looking" ]; then
     ! kill "$looking" 2>/dev/null || { echo "our library was in none of the processes" >&2 && exit 1; }
     echo "our library was in a process of verl's"

@@ -4,7 +4,7 @@
 import json
 import sys
 
-PROMPTS, GENERATIONS = 8, 4  # of tests/frameworks/verl_job.sh
+PROMPTS, GENERATIONS = 8, 4  # of examples/ci/verl/job.sh
 PROMPT_TOKENS = 30  # a byte each, and the marks of the template
 PHASES = {"step", "gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights"}
 

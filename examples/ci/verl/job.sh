@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# verl's GRPO with FSDP2, unedited, on weights that are zeros: verl_job.sh FOLDER [OPTION]... [SETTING]...
+# verl's GRPO with FSDP2, unedited, on weights that are zeros: job.sh FOLDER [OPTION]... [SETTING]...
 #   --engine vllm|sglang   what generates (default: vllm)
 #   --config FILE          the model's config.json (default: a Qwen2 of 3.3 million weights)
 #   --gpus N, --tp N       GPUs, and how many share an engine (default: 2 and 1)
@@ -15,14 +15,14 @@ engine=vllm config= gpus=2 tp=1 steps=2 tokens=24
 while [[ "${1-}" == --* ]]; do
     case $1 in
     --engine | --config | --gpus | --tp | --steps | --tokens) declare "${1#--}=$2" ;;
-    *) echo "verl_job.sh: no option $1" >&2 && exit 2 ;;
+    *) echo "job.sh: no option $1" >&2 && exit 2 ;;
     esac
     shift 2
 done
 python=${PYTHON-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 if [ ! -f "$folder/prompts.parquet" ]; then
-    "$python" "$here/verl_job.py" "$folder" ${config:+"$config"}
+    "$python" "$here/job.py" "$folder" ${config:+"$config"}
     "${REVEILLE-reveille}" weights --python "$python" "$folder/config/config.json" "$folder/model"
     cp "$folder"/tokenizer/* "$folder/model"
 fi
@@ -43,7 +43,7 @@ exec "$python" -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \
     $actor.ppo_micro_batch_size_per_gpu=4 $reference.log_prob_micro_batch_size_per_gpu=4 \
     $rollout.log_prob_micro_batch_size_per_gpu=4 $rollout.name="$engine" $rollout.n=4 \
     $rollout.tensor_model_parallel_size="$tp" $rollout.gpu_memory_utilization=0.4 $rollout.agent.num_workers=1 \
-    reward.num_workers=1 reward.custom_reward_function.path="$here/verl_job.py" \
+    reward.num_workers=1 reward.custom_reward_function.path="$here/job.py" \
     transfer_queue.backend.SimpleStorage.num_data_storage_units=1 ray_kwargs.ray_init.num_cpus=$((8 + 4 * gpus)) \
     trainer.logger='["console","file"]' trainer.nnodes=1 trainer.n_gpus_per_node="$gpus" trainer.val_before_train=False \
     trainer.resume_mode=disable trainer.total_training_steps="$steps" \

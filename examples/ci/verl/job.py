@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a tiny step of GRPO by verl needs: `verl_job.py FOLDER [CONFIG]` makes a model's config, a tokenizer and prompts in it.
+"""What a tiny step of GRPO by verl needs: `job.py FOLDER [CONFIG]` makes a model's config, a tokenizer and prompts in it.
 
 CONFIG is the config.json of another model; the tokenizer has as many words. verl takes its reward from this file, too (`compute_score`).
 """
