@@ -798,8 +798,24 @@ def begin(_module):
         run(thread)
 
     threading.Thread._bootstrap_inner = run_with_mode
+    _stay_while_printed(mode)
     _reveille_backward.begin(mode, _knows, LIMIT)
     push(mode)
+
+
+def _stay_while_printed(mode):
+    """A tensor is printed with all modes off: how many of its numbers are shown would be read from memory that no kernel has written."""
+    module = torch._tensor_str
+    show = module._str_intern
+
+    def show_known(*args, **kwargs):
+        torch._C._push_on_torch_dispatch_stack(mode)
+        try:
+            return show(*args, **kwargs)
+        finally:
+            torch._C._pop_torch_dispatch_stack(None)
+
+    module._str_intern = show_known
 
 
 def _keep_compiler_out():

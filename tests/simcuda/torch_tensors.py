@@ -125,6 +125,14 @@ assert (unknown | torch.ones_like(unknown)).all().item()
 assert not (torch.zeros(4, dtype=torch.int64, device="cuda") & unknown).any().item()
 assert not (unknown | torch.zeros_like(unknown)).any().item()
 
+# PyTorch prints a tensor with all modes off.
+for shown in torch.arange(6.0).view(2, 3).t(), torch.tensor(3.5), torch.tensor([1e-9, 1e9, float("nan")]), torch.arange(6)[::2] > 2, torch.empty(0):
+    printed = repr(shown.to("cuda")).replace(", device='cuda:0'", "")
+    assert printed == repr(shown), printed
+not_known = torch.linalg.svdvals(torch.eye(2, device="cuda"), driver="gesvd")
+assert repr(not_known) == "tensor([0., 0.], device='cuda:0')"
+assert torch.cuda.max_memory_allocated() < 1 << 30
+
 # Random numbers of small tensors leave the program's own as they are.
 torch.manual_seed(0)
 expected = torch.rand(3)
