@@ -70,7 +70,7 @@ static void in_child(void)
 static void at_exit(int status, void *unused)
 {
     (void)unused;
-    rvli_client_end(status, "");
+    rvli_client_end(status, NULL);
 }
 
 __attribute__((constructor)) static void watch_process(void)
@@ -381,17 +381,16 @@ void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text)
     rvli_client_post(&request);
 }
 
-/* Nobody waits for another thread at the end, which may hold the lock for good. One without a name
- * has done nothing that anybody asks about, unless there is an error to tell. */
+/* Nobody waits for another thread at the end, which may hold the lock for good. */
 void rvli_client_end(int status, const char *error)
 {
     rvli_wire_request request = {.kind = RVLI_WIRE_END, .bytes = (uint64_t)status};
-    snprintf(request.text, sizeof request.text, "%s", error);
+    snprintf(request.text, sizeof request.text, "%s", error != NULL ? error : "");
     if (pthread_mutex_trylock(&mutex) != 0)
         return;
-    if (error[0] != '\0')
+    if (error != NULL)
         (void)open_locked(true);
-    if (owner == getpid() && is_connection() && (own_name[0] != '\0' || error[0] != '\0') &&
+    if (owner == getpid() && is_connection() && (own_name[0] != '\0' || error != NULL) &&
         introduce(&request) == RVL_OK)
         (void)send_request(&request);
     pthread_mutex_unlock(&mutex);

@@ -52,7 +52,10 @@ void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);
 /* The same, with a text. */
 void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text);
 
-/* The program ends, with this status: by an error that nobody caught, or "". Says it once. */
+/*
+ * The program ends with this status. error: the one that ended it, or "": none; NULL: it is at its
+ * end, where one that the machine has no name for says nothing. The machine takes the first word.
+ */
 void rvli_client_end(int status, const char *error);
 
 /* Called in a forked child, before anything else here. */

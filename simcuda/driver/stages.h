@@ -11,7 +11,7 @@ const char *rvli_simulated_name(void);
 /* A flat stage of this process begins: 0, or a negative rvl_status. */
 int rvli_simulated_stage(const char *name);
 
-/* This process ends: with a status, or by an error that nobody caught; "": none. */
+/* This process ends with a status, and by an error; "": none (rvli_client_end). */
 void rvli_simulated_end(int status, const char *error);
 
 /* A range begins, and ends by the number that is answered. name: 1 to 255 bytes. */

@@ -1,37 +1,57 @@
 # SPDX-License-Identifier: MIT
 """How a process ends, for a verdict that names the first one that failed.
 
-The driver's library says the status of who leaves by exit(). An error that nobody catches is told here, before the program stops its
-other processes because of it, and so is os._exit(), with which forked children of multiprocessing leave.
+The driver's library says the status of who leaves by exit(). What comes earlier is told here, before the program stops its other
+processes because of it: an error that nobody catches, sys.exit() with another status than 0, and os._exit(), with which forked children of
+multiprocessing leave.
 """
 
 import ctypes
 import os
 import sys
+import threading
 import traceback
 
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _end = ctypes.PyDLL(_DRIVER).rvli_simulated_end
 _end.restype, _end.argtypes = None, (ctypes.c_int, ctypes.c_char_p)
+WORDS = 200  # characters of an error
+
+_leaving = None  # by the last sys.exit(): the status, and the error that was being handled, as Hydra's
 
 
-def _last_line(kind, error):
-    """Of what Python prints: errors of a remote worker bring its whole traceback."""
-    lines = "".join(traceback.format_exception_only(kind, error)).strip().splitlines()
-    return lines[-1].strip() if lines else kind.__name__
+def _words(error):
+    """From the last line that is not indented: an error of a remote worker begins with its traceback."""
+    lines = "".join(traceback.format_exception_only(type(error), error)).rstrip().splitlines()
+    first = max((i for i, line in enumerate(lines) if line[:1].strip()), default=0)
+    return " ".join(" ".join(lines[first:]).split())[:WORDS].encode("utf-8", "replace")[:255]
+
+
+def _tell():
+    """The interpreter ends. Functions of atexit come later, and some of them end other processes."""
+    if _leaving is not None and _leaving[0] != 0:
+        _end(*_leaving)
 
 
 def watch(_module):
     """PyTorch was imported."""
-    shown, leave = sys.excepthook, os._exit
+    show, leave, leave_at_once = sys.excepthook, sys.exit, os._exit
 
     def tell_and_show(kind, error, trace):
         if not issubclass(kind, KeyboardInterrupt):
-            _end(1, _last_line(kind, error).encode("utf-8", "replace")[:255])
-        shown(kind, error, trace)
+            _end(1, _words(error))
+        show(kind, error, trace)
 
-    def tell_and_leave(status):
-        _end(status, b"")
+    def remember_and_leave(status=None):
+        global _leaving
+        handled = sys.exc_info()[1]
+        number = status if isinstance(status, int) else int(status is not None)
+        _leaving = number, b"" if handled is None or isinstance(handled, SystemExit) else _words(handled)
         leave(status)
 
-    sys.excepthook, os._exit = tell_and_show, tell_and_leave
+    def tell_and_leave(status):
+        _end(status, None)
+        leave_at_once(status)
+
+    sys.excepthook, sys.exit, os._exit = tell_and_show, remember_and_leave, tell_and_leave
+    threading._register_atexit(_tell)

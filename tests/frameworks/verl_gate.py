@@ -40,7 +40,8 @@ def main():
         folder = pathlib.Path(made) / "gate"
         shutil.copytree(EXAMPLE, folder)
         checks = folder / "memory.toml"
-        checks.write_text(re.sub(r"--gpus 8 --tp 8", f"--gpus {options.gpus} --tp {options.gpus}", re.sub(r"^gpus = 8", f"gpus = {options.gpus}", checks.read_text(), flags=re.M)))
+        text = re.sub(r"^gpus = 8", f"gpus = {options.gpus}", checks.read_text(), flags=re.M)
+        checks.write_text(text.replace("--gpus 8 --tp 4", f"--gpus {options.gpus} --tp {min(options.gpus, 4)}"))
         code, first, complained = check(options.reveille, folder, "--update-baseline")
         assert code == 0, first + complained
         print(first, flush=True)

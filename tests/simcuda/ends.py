@@ -43,7 +43,7 @@ atexit.register(worker.kill)
 pathlib.Path("up1").touch()
 while not os.path.exists("up0"):
     time.sleep(0.01)
-raise RuntimeError("first line\\n  of the config: no weights")
+{end}
 """
 
 
@@ -72,6 +72,12 @@ def main(command):
         "os.kill(os.getpid(), signal.SIGKILL)": "killed, crashed, or left by _exit()",
         "ctypes.CDLL(None)._exit(5)": "killed, crashed, or left by _exit()",
     }
+    remote = '"Traceback of a worker:\\n  File a.py\\nValueError: of the config:\\n   no weights\\n"'
+    controllers = {
+        f"raise RuntimeError({remote})": "ValueError: of the config: no weights",
+        f"try:\n    raise RuntimeError({remote})\nexcept RuntimeError:\n    sys.exit(1)": "ValueError: of the config: no weights",
+        "sys.exit('no weights')": "exit status 1",
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "torch.py").write_text("class version:\n    cuda = None\n")
@@ -83,10 +89,10 @@ def main(command):
             check(text, f"no verdict: the command failed with exit status 1; {python}[rank 1] failed first, in run: {how}", end)
 
         (folder / "rank.py").write_text(RANK)
-        done, text, first = run(command, folder, CONTROLLER)
-        check(done.returncode, 1, done.stderr)
-        check(first["how"], "of the config: no weights", "an error of several lines ends with the one that counts")
-        check(first["process"], f"{python}[1]", "who failed, not who was ended because of it")
+        for end, how in controllers.items():
+            done, text, first = run(command, folder, CONTROLLER.replace("{end}", end))
+            check(done.returncode, 1, done.stderr)
+            check(first, {"process": f"{python}[1]", "how": how, "stage": "run"}, "who failed, not who was ended because of it")
 
         # It is the command: what is known of its end is said already. An error is not.
         alone = "import torch, ctypes; assert ctypes.CDLL('libcudart.so.13').cudaFree(None) == 0; "
