@@ -2,7 +2,7 @@
 """The first pause with a host backup, and later ones: GB/s by how the host memory is made.
 
 usage: first_pause.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--ways WAYS] [--rounds N] [--small]
-  LIBRARY_DIR  has libreveille.so.0, or is a build folder
+  LIBRARY_DIR  has libreveille.so.0 and _headers.py, or is a build folder
   --gib        GiB of the tag, each in a process of its own; default 16,40
   --ways       of usual (made by the pause), ahead, pageable (not registered), pageable-ahead; default: all
   --rounds     processes of each size and way, by turns; default 3

@@ -2,7 +2,7 @@
 """Two engines that each want the whole card take turns: seconds from a request for one to its first token.
 
 usage: turns.py LIBRARY_DIR [--out FILE] [--gib SIZES] [--rounds N] [--sleepers N] [--seconds N] [--pairs] [--small]
-  LIBRARY_DIR  has libreveille.so.0 and libreveille-torch.so, or is a build folder
+  LIBRARY_DIR  has libreveille.so.0, libreveille-torch.so and _headers.py, or is a build folder
   --gib        GiB of weights of both engines, or of each: default 16,40,70:16 (a host of 128 GiB has no
                room for backups of 70 GiB twice)
   --rounds     there and back, of each way; default 2

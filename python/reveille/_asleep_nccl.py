@@ -33,13 +33,11 @@ def refuse(found: Sequence[Communicator]) -> None:
     if not found:
         return
     library = _c.core()
-    try:
-        _c.declare(library, _c.CUDA_PROTOTYPES)
-    except AttributeError:
+    if not hasattr(library, "rvl_communicator_check_sleep"):
         raise NotSupported(
             "the process has communicators of NCCL, and this Reveille was built without CUDA: build it where "
             "CUDA's headers are, or install its wheel"
-        ) from None
+        )
     array = (_c.Communicator * len(found))(*map(_described, found))
     check(library.rvl_communicator_check_sleep(array, len(found)), "cuda", library)
 
@@ -50,7 +48,7 @@ def _described(each: Communicator) -> _c.Communicator:
         device=each.device,
         rank=each.rank,
         rank_count=each.size,
-        state=_c.STATES.index(each.state),
+        state=_c.STATE_NAMES.index(each.state),
         size_bytes=each.bytes or 0,
         kept_bytes=each.kept_bytes or 0,
         can_pause=each.bytes is not None,

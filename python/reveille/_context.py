@@ -339,7 +339,7 @@ class Context(Unique):
         options = _c.AllocOptions(
             tag=name_bytes(tag, "a tag"),
             device=whole_number(device, "device"),
-            backup=choice(backup, _c.BACKUPS, "backup"),
+            backup=choice(backup, _c.BACKUP_NAMES, "backup"),
             flags=_c.flags(
                 (exportable, _c.ALLOC_EXPORTABLE), (rdma, _c.ALLOC_RDMA), (paused, _c.ALLOC_PAUSED)
             ),
@@ -371,8 +371,8 @@ class Context(Unique):
                 Allocation,
                 struct,
                 tag=_c.some_text(self._handle.library.rvl_tag_name(context, struct.tag)),
-                backup=_c.BACKUPS[struct.backup],
-                state=_c.STATES[struct.state],
+                backup=_c.BACKUP_NAMES[struct.backup],
+                state=_c.STATE_NAMES[struct.state],
                 access=tuple(bit for bit in range(64) if struct.access_mask >> bit & 1),
             )
 

@@ -56,7 +56,7 @@ class Callbacks:
 
     def _write(self, _user: Any, level: int, message: bytes) -> None:
         if self._log is not None:
-            self._log(_c.LOG_LEVELS[level], _c.some_text(message))
+            self._log(_c.LOG_LEVEL_NAMES[level], _c.some_text(message))
 
     def _before_unmap(self, _user: Any, tag: int) -> int:
         try:

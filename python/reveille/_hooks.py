@@ -50,12 +50,11 @@ class HookContext(Context):
 class Hook:
     """A hook library that is in the process."""
 
-    def __init__(self, mode: str, library: ctypes.CDLL, path: str) -> None:
+    def __init__(self, mode: str, library: _c.Library, path: str) -> None:
         self.mode = mode
         self.library = library  # torch_memory_saver's functions
         self.core = _c.core()
         self.path = path
-        _c.declare(library, _c.SAVER_PROTOTYPES)
 
     def check(self, status: int) -> None:
         """Raises what the library says of a call that has just failed."""
@@ -88,15 +87,11 @@ class Hook:
             index += 1
 
 
-def preloaded() -> ctypes.CDLL | None:
+def preloaded() -> _c.Library | None:
     """The process itself, if it was started with the preload library."""
-    process = ctypes.CDLL(None)
-    try:
-        mode = process.rvl_hooks_mode
-    except AttributeError:
-        return None
-    mode.restype = ctypes.c_char_p
-    return process if mode() == b"preload" else None
+    process = _c.Library(None)
+    mode = getattr(process, "rvl_hooks_mode", None)
+    return process if mode and mode() == b"preload" else None
 
 
 def check_mode(mode: str) -> None:
@@ -120,8 +115,8 @@ def open_hook(mode: str | None) -> Hook:
         )
     path = existing("torch")
     try:
-        hook = Hook("torch", ctypes.CDLL(path), path)
-    except (OSError, AttributeError) as error:
+        hook = Hook("torch", _c.Library(path), path)
+    except OSError as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
     hook.check(hook.core.rvl_hooks_check_settings())  # else its first use ends the process
     return hook

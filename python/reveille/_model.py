@@ -14,6 +14,8 @@ from ._results import ModelStep, Plan, Setting, Term, from_struct
 from ._sizes import Size, name_bytes, parse_size
 from .errors import InvalidArgument, check
 
+_ANY_SIZE = (1 << 64) - 1  # largest_bytes, where any size fits
+
 
 def settings() -> tuple[Setting, ...]:
     """Every setting of a step: its name, what it takes, and what it does."""
@@ -38,11 +40,11 @@ class _Step:
     def __init__(self, chosen: Mapping[str, Any], given: Mapping[str, Size] | None) -> None:
         sizes = dict(given or {})
         for term in sizes:
-            if term not in _c.MODEL_TERMS:
+            if term not in _c.MODEL_TERM_NAMES:
                 raise InvalidArgument(f"given: no such term: {term!r}")
         self._given = (_c.ModelGiven * len(sizes))(
             *(
-                _c.ModelGiven(term=_c.MODEL_TERMS.index(term), bytes=parse_size(size))
+                _c.ModelGiven(term=_c.MODEL_TERM_NAMES.index(term), bytes=parse_size(size))
                 for term, size in sizes.items()
             )
         )
@@ -75,9 +77,9 @@ def _terms(step: _c.Owned) -> tuple[Term, ...]:
             name=_c.some_text(library.rvl_model_step_tag(step, term)),
             bytes=library.rvl_model_step_bytes(step, term),
             allocation_count=library.rvl_model_step_allocation_count(step, term),
-            doubt=_c.MODEL_DOUBTS[library.rvl_model_step_doubt(step, term)],
+            doubt=_c.MODEL_DOUBT_NAMES[library.rvl_model_step_doubt(step, term)].replace("_", " "),
         )
-        for term in range(len(_c.MODEL_TERMS))
+        for term in range(len(_c.MODEL_TERM_NAMES))
         if library.rvl_model_step_bytes(step, term) or library.rvl_model_step_doubt(step, term)
     )
 
@@ -143,8 +145,8 @@ def _run(
     return from_struct(
         Plan,
         result,
-        state=_c.PLAN_STATES[result.state],
-        largest_bytes=None if largest == _c.PLAN_ANY else largest,
+        state=_c.PLAN_STATE_NAMES[result.state].replace("_", " "),
+        largest_bytes=None if largest == _ANY_SIZE else largest,
         mem_fraction=result.mem_fraction_ppm / 1e6 or None,
     )
 

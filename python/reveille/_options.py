@@ -125,7 +125,7 @@ def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) ->
         raise InvalidArgument("devices is empty: leave it out for one h200")
     pointers = (ctypes.POINTER(_c.Profile) * len(structs))(*map(ctypes.pointer, structs))
     return _c.SimOptions(
-        memory=choice(memory, _c.SIM_MEMORIES, "memory"),
+        memory=choice(memory, _c.SIM_MEMORY_NAMES, "memory"),
         flags=_c.flags((overcommit, _c.SIM_OVERCOMMIT)),
         devices=pointers if structs else None,
         device_count=len(structs),
@@ -148,7 +148,7 @@ def cuda_options(
     return _c.CudaOptions(
         devices=(ctypes.c_int * len(ordinals))(*ordinals) if ordinals else None,
         device_count=len(ordinals),
-        host_keep=choice("bytes" if limited else str(host_keep), _c.HOST_KEEPS, "host_keep"),
+        host_keep=choice("bytes" if limited else str(host_keep), _c.HOST_KEEP_NAMES, "host_keep"),
         host_keep_bytes=whole_bytes(host_keep) if not isinstance(host_keep, str) else 0,
         flags=_c.flags(
             (host_ahead, _c.CUDA_HOST_AHEAD), (host_pageable, _c.CUDA_HOST_PAGEABLE)

@@ -750,7 +750,7 @@ def _check_settings(tag: str, backup: str, kind: str | None) -> None:
         raise InvalidArgument(
             f'the tag "{TAG}" means the communicators of NCCL: name the region otherwise'
         )
-    choice(backup, _c.BACKUPS, "backup")
+    choice(backup, _c.BACKUP_NAMES, "backup")
     if kind is not None and kind not in ("pinned", "mmap"):
         raise InvalidArgument(f"a host backup must be one of pinned, mmap, not {kind!r}")
 

@@ -55,8 +55,8 @@ def _options(
     backend: str,
     headroom: Size | None,
 ) -> _c.ReplayOptions:
-    if wake not in _c.WAKES:
-        raise InvalidArgument(f"wake must be one of {', '.join(_c.WAKES)}, not {wake!r}")
+    if wake not in _c.WAKE_NAMES:
+        raise InvalidArgument(f"wake must be one of {', '.join(_c.WAKE_NAMES)}, not {wake!r}")
     if not isinstance(budgets, Mapping):
         raise InvalidArgument(
             f'budgets must be stages and sizes, such as {{"train": "60GiB"}}, not {budgets!r}'
@@ -69,7 +69,7 @@ def _options(
         backend=name_bytes(backend, "backend"),
         device=None if device is None else name_bytes(str(device), "device"),
         conductor=None if conductor is None else name_bytes(conductor, "conductor"),
-        wake=_c.WAKES.index(wake),
+        wake=_c.WAKE_NAMES.index(wake),
         flags=_c.flags((partial, _c.REPLAY_PARTIAL)) | kept.flag,
         headroom_bytes=kept.size,
         headroom_percent=kept.percent,

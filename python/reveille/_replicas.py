@@ -220,14 +220,14 @@ class Sharing:
             one.fill([(id(one), o.number) in wanted for o in own if o.prepared is one])
 
     def _count(self, prepared: Sequence[Prepared], expected: Sequence[_Own], alone: str) -> None:
-        sums = [0] * len(_c.PIECE_STATES)
+        sums = [0] * len(_c.PIECE_STATE_NAMES)
         for one in prepared:
             for piece in one.pieces():
                 sums[piece.state] += piece.size_bytes
-        filled = sums[_c.PIECE_STATES.index("filled")]
+        filled = sums[_c.PIECE_STATE_NAMES.index("filled")]
         wrong = sum(each.piece.size_bytes for each in expected) - filled
         self.links = Links(
-            sums[_c.PIECE_STATES.index("restored")], filled, wrong, "" if filled else alone
+            sums[_c.PIECE_STATE_NAMES.index("restored")], filled, wrong, "" if filled else alone
         )
         if alone:
             LOGGER.info("a resume of replicas: %s", self.links if not filled else alone)

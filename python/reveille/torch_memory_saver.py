@@ -157,8 +157,7 @@ class BinaryWrapper:
 
     def __init__(self, path_binary: str | ctypes.CDLL) -> None:
         opened = isinstance(path_binary, ctypes.CDLL)
-        self.cdll = path_binary if opened else ctypes.CDLL(path_binary)
-        _c.declare(self.cdll, _c.SAVER_PROTOTYPES)
+        self.cdll = path_binary if opened else _c.Library(path_binary)
 
     def set_config(
         self,

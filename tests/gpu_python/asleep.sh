@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Sleep and wake on a machine with a GPU and PyTorch, in both hook modes; then the facts of the driver.
 # usage: asleep.sh OUT LIBRARY_DIR [CYCLES [GIB...]]
-#   LIBRARY_DIR  has libreveille.so.0, libreveille-preload.so and libreveille-torch.so, or is a build folder
+#   LIBRARY_DIR  has libreveille.so.0, libreveille-preload.so, libreveille-torch.so and _headers.py, or is a build folder
 # Every line of results is in OUT. The exit status is 0 if all passed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -4,7 +4,7 @@
 # programs of ours. Results, logs and summary.json go to OUT; the exit status is 0 if all passed.
 # usage: run.sh OUT LIBRARY_DIR [PEER]
 #   LIBRARY_DIR  a build folder, or one that has libreveille.so.0, libreveille-replay.so.0,
-#                libreveille-preload.so and libreveille-torch.so
+#                libreveille-preload.so, libreveille-torch.so and _headers.py
 #   PEER         torch_memory_saver: a checkout of its repository, with the folder test/. Its Python
 #                package is taken from there, and its own libraries are not used. Left out: its tests
 #                are not run
@@ -24,7 +24,7 @@ export OUT=$out RVL_LIBRARY_DIR=$libraries PYTHONDONTWRITEBYTECODE=1
 ours=$source/python:$here
 preload=$libraries/libreveille-preload.so
 mkdir -p "$libraries"
-for name in libreveille.so.0 libreveille-replay.so.0 libreveille-preload.so libreveille-torch.so; do
+for name in libreveille.so.0 libreveille-replay.so.0 libreveille-preload.so libreveille-torch.so _headers.py; do
     file=$given/$name
     [ -e "$file" ] || file=$given/hooks/$name
     [ -e "$file" ] || { echo "run.sh: $given has no $name, nor has its folder hooks"; exit 2; }

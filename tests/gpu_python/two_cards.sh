@@ -4,7 +4,7 @@
 # Nothing keeps a later section from running, and a call that is cut loses only what it was at.
 # usage: two_cards.sh OUT LIBRARY_DIR SECONDS [SECTION...]
 #   LIBRARY_DIR  a build folder, or one that has libreveille.so.0, libreveille-replay.so.0, libreveille-preload.so, libreveille-torch.so,
-#                reveille and bench_gpu
+#                _headers.py, reveille and bench_gpu
 #   SECONDS      for everything; a section gets what is left, and none begins with less than 10
 #   SECTION      default: all of them, in the order at the end of this file
 # From the environment:
@@ -48,7 +48,7 @@ log=$out/two_cards.log results=$out/results.jsonl
 failed=0
 
 find_file() { find -L "$given" -maxdepth 3 -name "$1" -not -type d 2>/dev/null | head -n 1; }
-for name in libreveille.so.0 libreveille-replay.so.0 libreveille-preload.so libreveille-torch.so reveille bench_gpu; do
+for name in libreveille.so.0 libreveille-replay.so.0 libreveille-preload.so libreveille-torch.so _headers.py reveille bench_gpu; do
     file=$(find_file "$name")
     [ -n "$file" ] && ln -s "$file" "$work/$name" || echo "two_cards.sh: $given has no $name" | tee -a "$log"
 done

@@ -14,6 +14,7 @@ import zipfile
 LARGEST_BYTES = 4 << 20
 MUST_HAVE = [
     r"reveille/__init__\.py",
+    r"reveille/_headers\.py",
     r"reveille/bin/reveille",
     r"reveille/lib/libreveille\.so\.0",
     r"reveille/lib/libreveille-replay\.so\.0",

@@ -700,8 +700,8 @@ def test_profiles():
 
 def test_profile_of_a_file(tmp_path):
     """What `reveille calibrate` writes names a device; a mistake in it is told with its key."""
-    costs = {name: {"call_ns": 5, "fs_per_byte": 6, "from": "measured"} for name in _c.COSTS}
-    waits = {name: {"call_ns": 7, "fs_per_byte": 8, "from": "measured"} for name in _c.WAITS}
+    costs = {name: {"call_ns": 5, "fs_per_byte": 6, "from": "measured"} for name, _kind in _c.CostModel._fields_}
+    waits = {name: {"call_ns": 7, "fs_per_byte": 8, "from": "measured"} for name, _kind in _c.CostWaits._fields_}
     driver = {f"{name}_bytes": 0 for name in
               ("context", "first_kernel", "streams", "graph", "first_backup", "per_pinned_gib")}
     made = {"format": "reveille device profile", "version": 2, "name": "mine", "description": "my card",

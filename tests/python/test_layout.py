@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""ctypes declarations against what the C compiler and the headers say."""
+"""What is made of the headers for ctypes, against what the C compiler says."""
 
 import ctypes
+import importlib.util
 import os
 import re
 import shutil
@@ -9,16 +10,12 @@ import subprocess
 
 import pytest
 from conftest import SOURCE
-from reveille import _c, errors
-
-HEADERS = ("communicator", "context", "control", "cuda", "memory", "model", "parts", "plan", "record", "replay", "sim", "sleep", "stats", "status", "trace",
-           "store", "transition", "verdict", "wake")  # fmt: skip
-POINTER_TYPE = type(ctypes.POINTER(ctypes.c_int))
+from reveille import _headers, errors
 
 
 def structs():
-    """Every struct that _c declares."""
-    found = [each for each in vars(_c).values() if isinstance(each, type)]
+    """Every struct of the headers."""
+    found = [each for each in vars(_headers).values() if isinstance(each, type)]
     return [s for s in found if issubclass(s, ctypes.Structure) and hasattr(s, "_fields_")]
 
 
@@ -35,14 +32,17 @@ def compiled(tmp_path_factory):
         pytest.skip("no C compiler: set CC")
     folder = tmp_path_factory.mktemp("layout")
     include = SOURCE / "include"
+    (folder / "reveille").mkdir()
+    version = (include / "reveille/version.h.in").read_text()
+    (folder / "reveille/version.h").write_text(re.sub(r"@\w+@", "0", version))
 
     def values(expressions):
-        lines = [f"#include <reveille/{name}.h>" for name in HEADERS]
+        lines = [f"#include <reveille/{path.name}>" for path in include.glob("reveille/*.h")]
         lines += ["#include <stddef.h>", "#include <stdio.h>", "int main(void)", "{"]
         lines += [f'    printf("%lld\\n", (long long)({each}));' for each in expressions]
         program = folder / "layout.c"
         program.write_text("\n".join([*lines, "    return 0;", "}", ""]))
-        command = [compiler, "-std=c11", f"-I{include}", "-o", folder / "layout", program]
+        command = [compiler, "-std=c11", f"-I{include}", f"-I{folder}", "-o", folder / "layout", program]
         subprocess.run(command, check=True)
         output = subprocess.run([folder / "layout"], check=True, capture_output=True, text=True)
         return [int(line) for line in output.stdout.split()]
@@ -61,50 +61,20 @@ def test_structs_lie_as_in_c(compiled):
             expected[expressions[-1]] = getattr(struct, field).offset
             expressions.append(f"sizeof((({c_name(struct)} *)0)->{field})")
             expected[expressions[-1]] = getattr(struct, field).size
-    assert len(structs()) == 38
+    assert {_headers.Error, _headers.PlanResult, _headers.Cost} < set(structs())
     assert dict(zip(expressions, compiled(expressions))) == expected
 
 
-def test_fields_are_all_there(source):
-    """Sizes alone would not tell a field that fills padding."""
-    text = "".join((source / f"include/reveille/{name}.h").read_text() for name in HEADERS)
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    for struct in structs():
-        name = c_name(struct)
-        body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", text, re.DOTALL).group(1)
-        body = re.sub(r"#.*", "", body)
-        if struct in (_c.CostModel, _c.CostWaits, _c.DeviceStats, _c.DriverUse):  # by an X-macro
-            continue
-        fields = re.findall(r"(\w+)(?:\[\w+\])?;", body)
-        assert [field for field, *_rest in struct._fields_] == fields, name
-
-
-def test_enums_and_constants_are_those_of_c(compiled):
-    prefixes = {
-        "RVL_BACKUP_": _c.BACKUPS,
-        "RVL_STATE_": _c.STATES,
-        "RVL_SIM_": _c.SIM_MEMORIES,
-        "RVL_HOST_KEEP_": _c.HOST_KEEPS,
-        "RVL_WAKE_": _c.WAKES,
-        "RVL_LOG_": _c.LOG_LEVELS,
-        "RVL_PIECE_": _c.PIECE_STATES,
-        "RVL_MODEL_": _c.MODEL_TERMS,
-        "RVL_MODEL_DOUBT_": _c.MODEL_DOUBTS,
-        "RVL_PLAN_": _c.PLAN_STATES,
-    }
+def test_constants_are_those_of_c(compiled):
     expected = {
-        prefix + name.upper().replace(" ", "_"): value
-        for prefix, names in prefixes.items()
-        for value, name in enumerate(names)
+        f"RVL_{name}": value
+        for name, value in vars(_headers).items()
+        if isinstance(value, int) and not name.startswith(("_", "VERSION_"))
     }
-    for name in ("OK", "ERR_INVALID", "ERR_NOT_SUPPORTED", "ERR_NO_BACKEND", "ERR_NOT_FOUND",
-                 "ERR_VETOED", "ERR_FORKED", "NO_DEVICE", "ALLOC_EXPORTABLE", "ALLOC_RDMA",
-                 "ALLOC_PAUSED", "CONTEXT_LOG_OPS", "CONTEXT_NO_VERIFY", "CONTEXT_DISK_TMPFS",
-                 "TAG_RETAIN_BACKUPS", "TAG_POISON", "PAUSE_DISCARD", "RESUME_NO_RESTORE", "SIM_OVERCOMMIT",
-                 "SIM_HOST_AHEAD", "CUDA_HOST_AHEAD", "CUDA_HOST_PAGEABLE",
-                 "REPLAY_PARTIAL", "SUMMARY_BYTES", "MODEL_SEGMENTS", "PLAN_REFUSED"):  # fmt: skip
-        expected["RVL_" + name] = getattr(_c, name)
-    assert dict(zip(expected, compiled(expected))) == expected
+    assert {"RVL_OK", "RVL_NO_DEVICE", "RVL_CONTROL_WAKE_UP", "RVL_MODEL_UPDATE_WHOLE"} < set(expected)
+    signed = [f"({name})" for name in expected]  # UINT64_MAX is printed as -1
+    found = dict(zip(expected, compiled(signed)))
+    assert found == {name: ctypes.c_int64(value).value for name, value in expected.items()}
 
 
 def test_every_status_has_its_exception(source):
@@ -120,56 +90,65 @@ def test_every_status_has_its_exception(source):
         assert (str(error), error.status) == ("a message", int(value))
 
 
-def expected_type(c_type):
-    """What ctypes type a C type is declared as; None for any pointer to what _c does not know."""
-    c_type = re.sub(r"\bconst\b", "", c_type).strip()
-    stars, base = c_type.count("*"), c_type.replace("*", "").split()
-    base = base[0] if base else ""
-    known = {c_name(struct): struct for struct in structs()}
-    if stars == 0:
-        plain = {"uint64_t": ctypes.c_uint64, "rvl_addr": ctypes.c_uint64, "bool": ctypes.c_bool,
-                 "uint32_t": ctypes.c_uint32, "rvl_tag": ctypes.c_uint32, "void": None,
-                 "rvl_process": ctypes.c_uint32, "size_t": ctypes.c_size_t}  # fmt: skip
-        return plain.get(base, ctypes.c_int)
-    if base in known:
-        return (
-            ctypes.POINTER(known[base])
-            if stars == 1
-            else ctypes.POINTER(ctypes.POINTER(known[base]))
-        )
-    return "pointer"
+@pytest.fixture
+def headers():
+    """python/headers.py, as new: it keeps the types that it has read."""
+    spec = importlib.util.spec_from_file_location("headers", SOURCE / "python/headers.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def assert_declared(name, declared, c_type):
-    expected = expected_type(c_type)
-    if expected == "pointer":
-        kinds = (ctypes.c_void_p, ctypes.c_char_p)
-        assert declared in kinds or isinstance(declared, POINTER_TYPE), (name, c_type)
-    else:
-        assert declared is expected, (name, c_type, declared)
-
-
-def test_prototypes_are_those_of_the_headers(source):
-    paths = [f"include/reveille/{name}.h" for name in (*HEADERS, "hooks")]
-    text = "".join((source / path).read_text() for path in (*paths, "hooks/shim/abi.h"))
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = {
-        name: (result, arguments)
-        for result, name, arguments in re.findall(
-            r"RVL_API\s+([\w\s]+?[\s*]+)((?:rvl|tms|set)_\w+)\(([^;]*)\);", text
-        )
+def test_what_is_made_of_a_header(headers):
+    text = """
+    typedef unsigned int uint32_t;
+    typedef enum rvl_colour { RVL_COLOUR_RED = 0, RVL_COLOUR_DARK_RED, RVL_COLOUR_COUNT } rvl_colour;
+    typedef enum rvl_gap { RVL_GAP_ONE = (1), RVL_GAP_TWO } rvl_gap;
+    typedef uint32_t rvl_number;
+    typedef struct rvl_hidden rvl_hidden;
+    typedef _Bool (*rvl_asked_fn)(void *user, const char *text, char *answer_out);
+    typedef struct rvl_point { size_t struct_size; char name[2 * 8u]; const rvl_number *numbers;
+                               void (*done)(rvl_colour colour); } rvl_point;
+    rvl_gap rvl_open(const char *const *paths, const rvl_point *point, rvl_hidden **out);
+    char *rvl_text(void);
+    """
+    made = {}
+    exec(headers.module(text, 'M_RVL_WIDE = (1UL << 40),\nM_RVL_WORD = "nccl"'), made)
+    assert made["COLOUR_NAMES"] == ("red", "dark_red") and "GAP_NAMES" not in made
+    assert (made["COLOUR_DARK_RED"], made["GAP_TWO"], made["WIDE"], made["WORD"]) == (1, 2, 1 << 40, "nccl")
+    assert made["AskedFunction"]._argtypes_ == (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    point = made["Point"]
+    assert [name for name, _type in point._fields_] == ["struct_size", "name", "numbers", "done"]
+    assert (point.name.size, point().struct_size) == (16, ctypes.sizeof(point))
+    assert made["PROTOTYPES"] == {
+        "rvl_open": (
+            ctypes.c_int,
+            [ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(point), ctypes.POINTER(ctypes.c_void_p)],
+        ),
+        "rvl_text": (ctypes.c_void_p, []),
     }
-    hooks = {**_c.HOOK_PROTOTYPES, **_c.SAVER_PROTOTYPES}
-    prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES, **_c.CUDA_PROTOTYPES, **hooks}
-    cuda = (source / "include/reveille/communicator.h").read_text()
-    lacking = set(re.findall(r"RVL_API [\w ]*?\b(rvl_\w+)\(", cuda))
-    assert "rvl_communicator_add" in lacking
-    assert not lacking & set(_c.CORE_PROTOTYPES), "a build without CUDA lacks these"
-    del prototypes["rvl_version"]  # its header is generated
-    for name, (result, arguments) in prototypes.items():
-        c_result, c_arguments = found[name]
-        parts = [] if c_arguments.strip() == "void" else c_arguments.split(",")
-        assert len(arguments) == len(parts), name
-        assert_declared(name, result, c_result)
-        for declared, part in zip(arguments, parts):
-            assert_declared(name, declared, re.sub(r"\w+$", "", part.strip()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "typedef struct rvl_x { int a, b; } rvl_x;",
+        "typedef struct rvl_x { unsigned a : 3; } rvl_x;",
+        "typedef struct rvl_x { unsigned int a; } rvl_x;",
+        "typedef struct rvl_x { int a[2][2]; } rvl_x;",
+        "typedef struct rvl_x { struct { int a; } b; } rvl_x;",
+        "typedef struct rvl_x { float a; } rvl_x;",
+        "typedef union rvl_x { int a; } rvl_x;",
+        "typedef enum { RVL_A } rvl_x;",
+        "struct rvl_x { int a; };",
+        "int rvl_f(int);",
+        "int rvl_f(int a, ...);",
+        "int rvl_f(struct rvl_x *x);",
+        "int rvl_f(int (*g)(int a, int b));",
+        "int rvl_variable;",
+        "int rvl_f(void)",
+    ],
+)
+def test_what_our_headers_do_not_have_is_refused(headers, text):
+    with pytest.raises((SyntaxError, KeyError, NameError)):
+        headers.module(text, "")
