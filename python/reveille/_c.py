@@ -9,6 +9,7 @@ The libraries are opened at the first use, so that ``import reveille`` costs not
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import sys
 from ctypes import c_size_t, c_void_p
@@ -27,13 +28,23 @@ _REMEDY = (
     f"folder of a build in {LIBRARY_VARIABLE}"
 )
 
-if os.environ.get(LIBRARY_VARIABLE):  # a package that is not installed has _headers.py there
-    sys.modules[__package__].__path__.append(os.environ[LIBRARY_VARIABLE])
-try:
-    from ._headers import *  # noqa: F403
-    from ._headers import PROTOTYPES, VERSION_MAJOR, VERSION_MINOR
-except ModuleNotFoundError:
-    raise ImportError(f"{Path(__file__).with_name('_headers.py')} {_REMEDY}") from None
+
+
+def _load_headers() -> None:
+    """An installed package has the file beside this one; with another it lies with the libraries."""
+    own = Path(__file__).with_name("_headers.py")
+    path = own if own.exists() else Path(os.environ.get(LIBRARY_VARIABLE) or own.parent, own.name)
+    if not path.exists():
+        raise ImportError(f"{path} {_REMEDY}")
+    spec = importlib.util.spec_from_file_location(f"{__package__}.{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+_load_headers()
+from ._headers import *  # noqa: E402,F403
+from ._headers import PROTOTYPES, VERSION_MAJOR, VERSION_MINOR  # noqa: E402
 
 API_VERSION = f"{VERSION_MAJOR}.{VERSION_MINOR}"
 
