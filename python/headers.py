@@ -63,7 +63,7 @@ def parse(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
 
 
 def value(text: str) -> Any:
-    """A constant, which Python writes as C does but for the suffixes of integers."""
+    """A constant, which Python writes as C does, without the suffixes of integers."""
     return eval(re.sub(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text))
 
 

@@ -70,7 +70,7 @@ class Owned(c_void_p):
 
 
 class Library(ctypes.CDLL):
-    """A library whose functions have the types of the headers. What it lacks is an AttributeError."""
+    """A library, with the types of the headers. A function that it lacks is an AttributeError."""
 
     def __getitem__(self, name: Any) -> Any:
         function = super().__getitem__(name)
