@@ -13,11 +13,11 @@
 #include "simcuda/machine/internal.h"
 
 /* Of all connections of a process. */
-static rvl_status set_shares(rvli_machine *machine, const rvli_program *program, bool there)
+static rvl_status set_shares(rvli_machine *machine, const rvli_tenant *tenant, bool there)
 {
     rvl_status status = RVL_OK;
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        for (int device = 0; each->program == program && device < machine->gpus; device++) {
+        for (int device = 0; each->tenant == tenant && device < machine->gpus; device++) {
             if (status == RVL_OK)
                 status = rvli_driver_share_set(machine, each, device,
                                                there ? each->contexts[device] : 0);
@@ -28,59 +28,59 @@ static rvl_status set_shares(rvli_machine *machine, const rvli_program *program,
     return status;
 }
 
-static bool communicates(const rvli_machine *machine, const rvli_program *program)
+static bool communicates(const rvli_machine *machine, const rvli_tenant *tenant)
 {
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        for (int device = 0; each->program == program && device < machine->gpus; device++)
+        for (int device = 0; each->tenant == tenant && device < machine->gpus; device++)
             if (each->nccl[device].communicators[RVLI_WIRE_NCCL_MADE] > 0)
                 return true;
     return false;
 }
 
-static rvl_status leave(rvli_machine *machine, rvli_program *program)
+static rvl_status leave(rvli_machine *machine, rvli_tenant *tenant)
 {
     const rvl_pause_options options = {
-        .struct_size = sizeof options, .flags = RVL_PAUSE_DISCARD, .process = program->process};
+        .struct_size = sizeof options, .flags = RVL_PAUSE_DISCARD, .process = tenant->process};
     rvl_status status = rvl_pause(machine->context, NULL, 0, &options);
     if (status != RVL_OK)
         return status;
-    program->away = true;
-    return set_shares(machine, program, false);
+    tenant->away = true;
+    return set_shares(machine, tenant, false);
 }
 
-static rvl_status come_back(rvli_machine *machine, rvli_program *program)
+static rvl_status come_back(rvli_machine *machine, rvli_tenant *tenant)
 {
     const rvl_resume_options options = {
-        .struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE, .process = program->process};
-    if (communicates(machine, program))
+        .struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE, .process = tenant->process};
+    if (communicates(machine, tenant))
         return RVL_ERR_NOT_SUPPORTED;
-    program->away = false;
-    rvl_status status = set_shares(machine, program, true);
+    tenant->away = false;
+    rvl_status status = set_shares(machine, tenant, true);
     if (status == RVL_OK)
         status = rvl_resume(machine->context, NULL, 0, &options);
     if (status != RVL_OK) {
-        program->away = true;
-        (void)set_shares(machine, program, false);
+        tenant->away = true;
+        (void)set_shares(machine, tenant, false);
     }
     return status;
 }
 
 /* The verb frames the lines about its memory: ahead of them, or behind. */
-static void mark(rvli_machine *machine, const rvli_program *program, rvl_event_kind kind)
+static void mark(rvli_machine *machine, const rvli_tenant *tenant, rvl_event_kind kind)
 {
     const rvl_mark asleep = {
-        .struct_size = sizeof asleep, .kind = kind, .process = program->process};
+        .struct_size = sizeof asleep, .kind = kind, .process = tenant->process};
     (void)rvl_record_mark(machine->context, &asleep);
 }
 
-rvl_status rvli_away_set(rvli_machine *machine, rvli_program *program, bool away)
+rvl_status rvli_away_set(rvli_machine *machine, rvli_tenant *tenant, bool away)
 {
-    if (program->away == away)
+    if (tenant->away == away)
         return RVL_ERR_STATE;
     if (away)
-        mark(machine, program, RVL_EVENT_SLEEP);
-    rvl_status status = away ? leave(machine, program) : come_back(machine, program);
-    if (!program->away)
-        mark(machine, program, RVL_EVENT_WAKE);
+        mark(machine, tenant, RVL_EVENT_SLEEP);
+    rvl_status status = away ? leave(machine, tenant) : come_back(machine, tenant);
+    if (!tenant->away)
+        mark(machine, tenant, RVL_EVENT_WAKE);
     return status;
 }

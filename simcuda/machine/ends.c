@@ -10,11 +10,11 @@
 #include "reveille/record.h"
 #include "simcuda/machine/internal.h"
 
-static void record(rvli_machine *machine, rvli_program *program, const char *how)
+static void record(rvli_machine *machine, rvli_tenant *tenant, const char *how)
 {
     const rvl_mark mark = {.struct_size = sizeof mark,
                            .kind = RVL_EVENT_FAIL,
-                           .process = program->process,
+                           .process = tenant->process,
                            .name = how};
     (void)rvl_record_mark(machine->context, &mark);
 }
@@ -25,21 +25,21 @@ static bool is_alone(const rvli_machine *machine)
     return machine->named == 1;
 }
 
-void rvli_ends_note(rvli_machine *machine, rvli_program *program, const rvli_wire_request *request)
+void rvli_ends_note(rvli_machine *machine, rvli_tenant *tenant, const rvli_wire_request *request)
 {
     char status[32];
     snprintf(status, sizeof status, "exit status %" PRIu64, request->bytes);
     bool error = request->text[0] != '\0';
-    if (!program->ended && (error || (request->bytes != 0 && !is_alone(machine))))
-        record(machine, program, error ? request->text : status);
-    program->ended = true;
+    if (!tenant->ended && (error || (request->bytes != 0 && !is_alone(machine))))
+        record(machine, tenant, error ? request->text : status);
+    tenant->ended = true;
 }
 
-void rvli_ends_lose(rvli_machine *machine, rvli_program *program)
+void rvli_ends_lose(rvli_machine *machine, rvli_tenant *tenant)
 {
-    if (program == NULL || program->ended || machine->over)
+    if (tenant == NULL || tenant->ended || machine->over)
         return;
     if (!is_alone(machine))
-        record(machine, program, "killed, crashed, or left by _exit()");
-    program->ended = true;
+        record(machine, tenant, "killed, crashed, or left by _exit()");
+    tenant->ended = true;
 }

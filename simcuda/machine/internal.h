@@ -25,8 +25,8 @@ typedef struct rvli_nccl_share {
 } rvli_nccl_share;
 
 /* A process that has said its name. Each simulated library in it has a connection of its own. */
-typedef struct rvli_program {
-    struct rvli_program *next;
+typedef struct rvli_tenant {
+    struct rvli_tenant *next;
     uint32_t connections;
     pid_t pid;
     bool away;  /* off its devices: what it has there is paused */
@@ -34,7 +34,7 @@ typedef struct rvli_program {
     rvl_process process;
     uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
-} rvli_program;
+} rvli_tenant;
 
 /* A connection of a process. */
 struct rvli_client {
@@ -43,7 +43,7 @@ struct rvli_client {
     pid_t pid;
     bool greeted;
     bool user;                          /* it has come for more than to mark stages */
-    rvli_program *program;              /* NULL: it has asked for nothing that needs a name */
+    rvli_tenant *tenant;                /* NULL: it has asked for nothing that needs a name */
     uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
     /* What it has: addresses of the machine's context and events, each with how often. */
@@ -60,8 +60,8 @@ struct rvli_machine {
     int listener;
     char name[RVLI_WIRE_NAME_BYTES];
     rvli_client *clients;
-    rvli_program *programs;
-    uint64_t named; /* programs, with those that have gone */
+    rvli_tenant *tenants;
+    uint64_t named; /* tenants, with those that have gone */
     bool over;      /* the command has ended: who goes now was ended with it */
     uint64_t host_limit_bytes;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
@@ -151,10 +151,10 @@ void rvli_names_forget(rvli_machine *machine);
 /* ---- ends.c: how processes end ---- */
 
 /* It says so itself. */
-void rvli_ends_note(rvli_machine *machine, rvli_program *program, const rvli_wire_request *request);
+void rvli_ends_note(rvli_machine *machine, rvli_tenant *tenant, const rvli_wire_request *request);
 
 /* A connection of it is gone. NULL: of a process without a name. */
-void rvli_ends_lose(rvli_machine *machine, rvli_program *program);
+void rvli_ends_lose(rvli_machine *machine, rvli_tenant *tenant);
 
 /* ---- nccl.c ---- */
 
@@ -187,7 +187,7 @@ rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *clien
 
 /* A process leaves its devices, or comes back. RVL_ERR_STATE: it is there already, or away;
  * RVL_ERR_DEVICE_OOM: there is no room, and it stays away. */
-rvl_status rvli_away_set(rvli_machine *machine, rvli_program *program, bool away);
+rvl_status rvli_away_set(rvli_machine *machine, rvli_tenant *tenant, bool away);
 
 /* Counts a read of what is not known. text: RVLI_WIRE_TEXT_BYTES. */
 void rvli_unknown_count(rvli_unknown_reads *reads, uint64_t bytes, const char *text);

@@ -42,7 +42,7 @@ static void record(rvli_machine *machine, const rvli_client *client, rvl_event_k
 {
     const rvl_mark mark = {.struct_size = sizeof mark,
                            .kind = kind,
-                           .process = client->program->process,
+                           .process = client->tenant->process,
                            .id = id,
                            .name = name};
     (void)rvl_private_let_pass(machine->context, 1);

@@ -178,7 +178,7 @@ static void leave(rvli_meeting *meeting, uint32_t rank)
 {
     if (meeting->came < meeting->ranks && meeting->ended[0] == '\0')
         snprintf(meeting->ended, sizeof meeting->ended, "rank %" PRIu32 ", %.200s", rank,
-                 meeting->seats[rank].holder->program->name);
+                 meeting->seats[rank].holder->tenant->name);
     meeting->seats[rank].holder = NULL;
     meeting->held--;
 }

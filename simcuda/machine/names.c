@@ -54,18 +54,18 @@ static bool write_name(rvli_machine *machine, const rvli_wire_request *named,
 }
 
 /* Processes of another namespace of processes may all have the id 0. */
-static rvli_program *find(const rvli_machine *machine, pid_t pid)
+static rvli_tenant *find(const rvli_machine *machine, pid_t pid)
 {
-    rvli_program *each = pid != 0 ? machine->programs : NULL;
+    rvli_tenant *each = pid != 0 ? machine->tenants : NULL;
     while (each != NULL && each->pid != pid)
         each = each->next;
     return each;
 }
 
 static rvl_status add(rvli_machine *machine, pid_t pid, const rvli_wire_request *named,
-                      rvli_program **program_out)
+                      rvli_tenant **tenant_out)
 {
-    rvli_program *made = calloc(1, sizeof *made);
+    rvli_tenant *made = calloc(1, sizeof *made);
     rvl_status status =
         made != NULL && write_name(machine, named, made->name) ? RVL_OK : RVL_ERR_HOST_OOM;
     if (status == RVL_OK)
@@ -76,35 +76,35 @@ static rvl_status add(rvli_machine *machine, pid_t pid, const rvli_wire_request 
     }
     machine->named++;
     made->pid = pid;
-    made->next = machine->programs;
-    *program_out = machine->programs = made;
+    made->next = machine->tenants;
+    *tenant_out = machine->tenants = made;
     return RVL_OK;
 }
 
 rvl_status rvli_name_client(rvli_machine *machine, rvli_client *client,
                             const rvli_wire_request *named)
 {
-    rvli_program *found = find(machine, client->pid);
-    if (client->program != NULL)
+    rvli_tenant *found = find(machine, client->pid);
+    if (client->tenant != NULL)
         return RVL_ERR_STATE;
     rvl_status status = found != NULL ? RVL_OK : add(machine, client->pid, named, &found);
     if (status != RVL_OK)
         return status;
-    client->program = found;
+    client->tenant = found;
     found->connections++;
     return RVL_OK;
 }
 
 void rvli_name_drop(rvli_machine *machine, rvli_client *client)
 {
-    rvli_program *program = client->program, **link = &machine->programs;
-    client->program = NULL;
-    if (program == NULL || --program->connections > 0)
+    rvli_tenant *tenant = client->tenant, **link = &machine->tenants;
+    client->tenant = NULL;
+    if (tenant == NULL || --tenant->connections > 0)
         return;
-    while (*link != program)
+    while (*link != tenant)
         link = &(*link)->next;
-    *link = program->next;
-    free(program);
+    *link = tenant->next;
+    free(tenant);
 }
 
 void rvli_names_forget(rvli_machine *machine)

@@ -40,9 +40,9 @@ rvl_status rvli_nccl_set(rvli_machine *machine, const rvli_client *client, int d
                          uint64_t bytes)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
-    snprintf(cause, sizeof cause, "NCCL of %.200s", client->program->name);
+    snprintf(cause, sizeof cause, "NCCL of %.200s", client->tenant->name);
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if (each != client && each->program == client->program && !each->program->away)
+        if (each != client && each->tenant == client->tenant && !each->tenant->away)
             bytes += rvli_nccl_bytes(each, device);
     return rvl_external_set(machine->context, device, cause, bytes);
 }

@@ -41,13 +41,13 @@ static uint64_t once_bytes(const rvl_profile *profile)
 /* The bytes on a device that a context holds, as the ledger calls them. */
 static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTES])
 {
-    snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->program->name);
+    snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->tenant->name);
 }
 
 static bool has_context(const rvli_machine *machine, int device)
 {
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if (each->contexts[device] > 0 && !each->program->away)
+        if (each->contexts[device] > 0 && !each->tenant->away)
             return true;
     return false;
 }
@@ -65,7 +65,7 @@ static void record_refusal(rvli_machine *machine, const rvli_client *client,
 {
     rvl_refusal known = *refusal;
     known.struct_size = sizeof known;
-    known.process = client->program->process;
+    known.process = client->tenant->process;
     (void)rvl_record_refuse(machine->context, &known);
 }
 
@@ -84,7 +84,7 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
     refused->device = device;
     refused->requested_bytes = requested_bytes;
     refused->free_bytes = free_bytes;
-    memcpy(refused->process, client->program->name, sizeof refused->process);
+    memcpy(refused->process, client->tenant->name, sizeof refused->process);
 }
 
 static uint64_t free_bytes(rvli_machine *machine, int device)
@@ -128,7 +128,7 @@ static rvl_status name(rvli_machine *machine, rvli_client *client, const rvli_wi
 {
     rvl_status status = rvli_name_client(machine, client, request);
     if (status == RVL_OK)
-        memcpy(answer->text, client->program->name, sizeof answer->text);
+        memcpy(answer->text, client->tenant->name, sizeof answer->text);
     return status;
 }
 
@@ -150,7 +150,7 @@ rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *clien
     char cause[RVLI_WIRE_TEXT_BYTES];
     name_share(client, cause);
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if (each != client && each->program == client->program && !each->program->away)
+        if (each != client && each->tenant == client->tenant && !each->tenant->away)
             contexts += each->contexts[device];
     return rvl_external_set(machine->context, device, cause,
                             contexts * rvli_driver_share_bytes(&machine->profile));
@@ -187,7 +187,7 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     rvl_addr addr = 0;
     rvl_alloc_options options = {.struct_size = sizeof options,
                                  .tag = request->text,
-                                 .process = client->program->process,
+                                 .process = client->tenant->process,
                                  .device = request->device};
     rvl_status status = rvli_intmap_reserve(&client->memory);
     if (status == RVL_OK)
@@ -234,7 +234,7 @@ static void give_host(rvli_machine *machine, rvli_client *client, uint64_t kind,
 /* What comes once on a device goes with the last process there. */
 static rvl_status set_away(rvli_machine *machine, rvli_client *client, bool away)
 {
-    rvl_status status = rvli_away_set(machine, client->program, away);
+    rvl_status status = rvli_away_set(machine, client->tenant, away);
     for (int device = 0; device < machine->gpus; device++)
         (void)settle_once(machine, device, has_context(machine, device));
     return status;
@@ -354,7 +354,7 @@ static void note_pool(rvli_machine *machine, const rvli_client *client,
     most->device = request->device;
     most->reserved_bytes = request->id;
     most->card_bytes = bytes;
-    memcpy(most->process, client->program->name, sizeof most->process);
+    memcpy(most->process, client->tenant->name, sizeof most->process);
 }
 
 /* Each once: all ranks tell of theirs. */
@@ -413,7 +413,7 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
     else if (request->kind == RVLI_WIRE_WAITS)
         note_wait(machine, request->text);
     else if (request->kind == RVLI_WIRE_END)
-        rvli_ends_note(machine, client->program, request);
+        rvli_ends_note(machine, client->tenant, request);
     else if (request->kind == RVLI_WIRE_ASSUMED)
         rvli_unknown_count(&machine->assumed, request->bytes, request->text);
     else
@@ -432,7 +432,7 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
 {
     bool first = request->kind == RVLI_WIRE_HELLO;
     if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_LAST ||
-        client->greeted == first || (client->program == NULL && rvli_wire_needs_name(request)))
+        client->greeted == first || (client->tenant == NULL && rvli_wire_needs_name(request)))
         return RVLI_CLIENT_END;
     if (!first && !is_mark(request))
         count_user(machine, client);
@@ -459,7 +459,7 @@ static void release_all(rvli_machine *machine, rvli_client *client)
 
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
 {
-    rvli_ends_lose(machine, client->program);
+    rvli_ends_lose(machine, client->tenant);
     rvli_marks_end(machine, client);
     release_all(machine, client);
     for (int device = 0; device < machine->gpus; device++)

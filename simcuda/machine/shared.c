@@ -182,7 +182,7 @@ static void describe(const piece *of, rvli_wire_answer *answer)
     answer->place = of->place;
     answer->total_bytes = of->bytes;
     answer->count = (uint32_t)of->device;
-    answer->owner = of->owner != NULL ? of->owner->program->process : 0;
+    answer->owner = of->owner != NULL ? of->owner->tenant->process : 0;
 }
 
 /* ---- What processes have ---- */
@@ -231,7 +231,7 @@ rvl_status rvli_shared_export(rvli_machine *machine, rvli_client *client, uint64
 
 static bool is_there(const rvli_machine *machine, uint64_t process)
 {
-    const rvli_program *each = machine->programs;
+    const rvli_tenant *each = machine->tenants;
     while (each != NULL && each->process != process)
         each = each->next;
     return each != NULL;

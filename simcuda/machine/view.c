@@ -5,41 +5,41 @@
 
 #include "simcuda/machine/internal.h"
 
-static rvli_program *program_of(const rvli_machine *machine, rvl_process process)
+static rvli_tenant *tenant_of(const rvli_machine *machine, rvl_process process)
 {
-    rvli_program *each = machine->programs;
+    rvli_tenant *each = machine->tenants;
     while (each != NULL && each->process != process)
         each = each->next;
     return each;
 }
 
-static bool is_seen(const rvli_program *program)
+static bool is_seen(const rvli_tenant *tenant)
 {
-    return program != NULL && !program->away;
+    return tenant != NULL && !tenant->away;
 }
 
 /* What the driver and NCCL have for a process, and then its allocations. */
 static void count_bytes(rvli_machine *machine)
 {
     rvl_allocation each = {.struct_size = sizeof each};
-    for (rvli_program *program = machine->programs; program != NULL; program = program->next)
-        memset(program->seen_bytes, 0, sizeof program->seen_bytes);
+    for (rvli_tenant *tenant = machine->tenants; tenant != NULL; tenant = tenant->next)
+        memset(tenant->seen_bytes, 0, sizeof tenant->seen_bytes);
     for (const rvli_client *client = machine->clients; client != NULL; client = client->next)
-        for (int device = 0; is_seen(client->program) && device < machine->gpus; device++)
-            client->program->seen_bytes[device] +=
+        for (int device = 0; is_seen(client->tenant) && device < machine->gpus; device++)
+            client->tenant->seen_bytes[device] +=
                 rvli_nccl_bytes(client, device) +
                 client->contexts[device] * rvli_driver_share_bytes(&machine->profile);
     for (rvl_addr from = 0; rvl_allocation_next(machine->context, from, &each) == RVL_OK;
          from = each.addr + 1) {
-        rvli_program *program = program_of(machine, each.process);
-        if (is_seen(program))
-            program->seen_bytes[each.device] += each.size_bytes;
+        rvli_tenant *tenant = tenant_of(machine, each.process);
+        if (is_seen(tenant))
+            tenant->seen_bytes[each.device] += each.size_bytes;
     }
 }
 
 static void find_most(const rvli_machine *machine, int device, rvli_machine_view *view)
 {
-    for (const rvli_program *each = machine->programs; each != NULL; each = each->next) {
+    for (const rvli_tenant *each = machine->tenants; each != NULL; each = each->next) {
         if (each->seen_bytes[device] <= view->most_bytes)
             continue;
         view->most_bytes = each->seen_bytes[device];

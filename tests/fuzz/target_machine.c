@@ -197,7 +197,7 @@ static void meet_all(input *in)
     int file = -1;
     snprintf(meet.text, sizeof meet.text, "communicator %u", meetings++);
     for (int i = 0; i < PROCESSES; i++) {
-        if (processes[i] == NULL || processes[i]->program == NULL)
+        if (processes[i] == NULL || processes[i]->tenant == NULL)
             return;
         meet.rank = (uint32_t)i;
         meet.bytes = next(in) % 2;
@@ -245,7 +245,7 @@ static void check_nothing_is_left(void)
         require(rvl_device_get_memory(machine->context, device, &left, &total) == RVL_OK);
         require(left == total);
     }
-    require(machine->clients == NULL && machine->programs == NULL);
+    require(machine->clients == NULL && machine->tenants == NULL);
     require(machine->meetings == NULL);
     require(machine->host_bytes[RVLI_WIRE_PINNED] == 0 &&
             machine->host_bytes[RVLI_WIRE_PAGEABLE] == 0);
