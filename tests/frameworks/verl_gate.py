@@ -34,7 +34,7 @@ def main():
     parser.add_argument("reveille", type=os.path.abspath)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--gpus", type=int, default=8)
-    parser.add_argument("--wake", type=float, default=0.97)
+    parser.add_argument("--wake", type=float, default=0.962, help="the engine starts with it, and does not wake beside the optimizer (default: %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made) / "gate"
