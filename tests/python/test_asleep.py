@@ -152,7 +152,7 @@ def test_communicators_forbid_it(monkeypatch):
 
 def test_a_library_without_cuda_refuses_them_by_name(monkeypatch):
     ranks = Ranks(monkeypatch)
-    monkeypatch.setattr(_c, "CUDA_PROTOTYPES", {"rvl_of_no_library": (ctypes.c_int, [])})
+    monkeypatch.setattr(_c, "core", object)  # with no function
     monkeypatch.setattr(_asleep.COMMUNICATORS, "all", lambda: (reveille.Communicator(1, 0, 0, 1, "active", 0, 0),))
     with pytest.raises(NotSupported, match="this Reveille was built without CUDA"):
         reveille.sleep()

@@ -622,7 +622,7 @@ def test_record_writes_a_trace(small, tmp_path):
     with small.record(path):
         small.stage("rollout")
         small.alloc("5GiB", "weights")
-    assert path.read_text().startswith("reveille-trace 1.3\n")
+    assert path.read_text().startswith("reveille-trace 1.4\n")
     stage = reveille.replay(path).devices[0].stage("rollout")
     assert (stage.peak_bytes, stage.holders[0].tag) == (5 * GIB, "weights")
 
