@@ -131,11 +131,7 @@ OWNER = """
 import ctypes, sys
 from reveille import _c
 
-class Options(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("path", ctypes.c_char_p),
-                ("budget_bytes", ctypes.c_uint64)]
-
-options = Options(ctypes.sizeof(Options), sys.argv[1].encode(), int(sys.argv[2]))
+options = _c.StoreOptions(path=sys.argv[1].encode(), budget_bytes=int(sys.argv[2]))
 store = ctypes.c_void_p()
 assert _c.core().rvl_store_open(ctypes.byref(options), ctypes.byref(store)) == 0
 print("ready", flush=True)
