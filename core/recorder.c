@@ -203,7 +203,8 @@ static bool is_mark(const rvl_mark *mark)
 {
     size_t length = mark->name != NULL ? strnlen(mark->name, RVLI_TRACE_NAME_BYTES_MAX + 1) : 0;
     bool named = length > 0 && length <= RVLI_TRACE_NAME_BYTES_MAX;
-    return ((mark->kind == RVL_EVENT_STAGE || mark->kind == RVL_EVENT_FAIL) && named) ||
+    return (mark->kind == RVL_EVENT_STAGE && named) ||
+           (mark->kind == RVL_EVENT_FAIL && (named || mark->name == NULL)) ||
            (mark->kind == RVL_EVENT_ENTER && named && mark->id > 0) ||
            mark->kind == RVL_EVENT_LEAVE || mark->kind == RVL_EVENT_SLEEP ||
            mark->kind == RVL_EVENT_WAKE;
@@ -216,9 +217,8 @@ rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *user_mark)
     if (status == RVL_OK)
         status = rvli_options_read(&mark, sizeof mark, user_mark);
     if (status == RVL_OK && !is_mark(&mark))
-        status =
-            rvli_error(RVL_ERR_INVALID, "no mark: a stage, a range or a failure has a name of 1 "
-                                        "to 255 bytes, and a range an id from 1");
+        status = rvli_error(RVL_ERR_INVALID, "no mark: a stage or a range has a name of 1 to 255 "
+                                             "bytes, and a range an id from 1");
     if (status != RVL_OK)
         return status;
     rvli_lock(context);

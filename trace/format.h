@@ -48,6 +48,7 @@
 #define RVLI_WORD_SIGNAL "signal="
 #define RVLI_WORD_MISSED "missed="
 #define RVLI_WORD_WAITS "waits="
+#define RVLI_WORD_HOW "how="
 
 #define RVLI_TRACE_EXIT_MAX 255u
 #define RVLI_TRACE_SIGNAL_MAX 64u

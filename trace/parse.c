@@ -508,7 +508,6 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
     case RVL_EVENT_RESUME:
         return transition_fields(cursor, file, event, RVLI_WORD_NO_RESTORE);
     case RVL_EVENT_STAGE:
-    case RVL_EVENT_FAIL:
         return name_field(cursor, file, event) && newer_options(cursor, file);
     case RVL_EVENT_EXTERNAL:
         return device_field(cursor, file, event) && bytes_field(cursor, event, true) &&
@@ -531,6 +530,8 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
         return skip_option(cursor, file, event, RVLI_WORD_DISCARD);
     case RVL_EVENT_WAKE:
         return skip_option(cursor, file, event, RVLI_WORD_PAUSED);
+    case RVL_EVENT_FAIL:
+        return text_option(cursor, file, RVLI_WORD_HOW, event) && newer_options(cursor, file);
     default: /* step */
         return newer_options(cursor, file);
     }

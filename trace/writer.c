@@ -434,8 +434,7 @@ static bool uses_device(rvl_event_kind kind)
 
 static bool uses_name(rvl_event_kind kind)
 {
-    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_ENTER ||
-           kind == RVL_EVENT_FAIL;
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_ENTER;
 }
 
 static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *event,
@@ -493,7 +492,8 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
     if (event->kind == RVL_EVENT_SLEEP || event->kind == RVL_EVENT_WAKE)
         return writer->minor >= RVLI_TRACE_MINOR_SLEEP;
     if (event->kind == RVL_EVENT_FAIL)
-        return writer->minor >= RVLI_TRACE_MINOR_FAIL;
+        return writer->minor >= RVLI_TRACE_MINOR_FAIL &&
+               (event->name == NULL || good_name(event->name));
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -525,6 +525,14 @@ static void write_alloc_options(rvl_trace_writer *writer, const rvl_trace_event 
 #undef WRITE_FLAG
 }
 
+static void write_option(rvl_trace_writer *writer, const char *which, const char *name)
+{
+    if (name == NULL)
+        return;
+    add_text(writer, which);
+    add_name(writer, name);
+}
+
 static void write_refusal(rvl_trace_writer *writer, const rvl_trace_event *event)
 {
     if (event->device == RVL_TRACE_HOST)
@@ -536,10 +544,7 @@ static void write_refusal(rvl_trace_writer *writer, const rvl_trace_event *event
     field_name(writer, event->tag);
     if (event->flags & RVL_REFUSE_BY_ALLOCATOR)
         add_text(writer, " " RVLI_WORD_BY_ALLOCATOR);
-    if (event->name != NULL) {
-        add_text(writer, " " RVLI_WORD_AT);
-        add_name(writer, event->name);
-    }
+    write_option(writer, " " RVLI_WORD_AT, event->name);
 }
 
 static void write_how_ended(rvl_trace_writer *writer, const rvl_trace_event *event)
@@ -551,10 +556,7 @@ static void write_how_ended(rvl_trace_writer *writer, const rvl_trace_event *eve
         add_text(writer, " " RVLI_WORD_MISSED);
         add_number(writer, event->bytes);
     }
-    if (event->name != NULL) {
-        add_text(writer, " " RVLI_WORD_WAITS);
-        add_name(writer, event->name);
-    }
+    write_option(writer, " " RVLI_WORD_WAITS, event->name);
 }
 
 static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
@@ -578,7 +580,6 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
                                                             : " " RVLI_WORD_NO_RESTORE);
         break;
     case RVL_EVENT_STAGE:
-    case RVL_EVENT_FAIL:
         field_name(writer, event->name);
         break;
     case RVL_EVENT_EXTERNAL:
@@ -613,6 +614,9 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
     case RVL_EVENT_WAKE:
         if (event->skip_content)
             add_text(writer, " " RVLI_WORD_PAUSED);
+        break;
+    case RVL_EVENT_FAIL:
+        write_option(writer, " " RVLI_WORD_HOW, event->name);
         break;
     default: /* step: nothing more */
         break;

@@ -68,7 +68,7 @@ typedef struct rvl_mark {
     rvl_event_kind kind;   /* RVL_EVENT_STAGE, ENTER, LEAVE, SLEEP, WAKE or FAIL */
     rvl_process process;   /* rvl_process_define() */
     uint64_t id;           /* of a range, from 1; of RVL_EVENT_LEAVE 0: all of the process ends */
-    const char *name;      /* of RVL_EVENT_STAGE, ENTER and FAIL: 1 to 255 bytes */
+    const char *name;      /* of RVL_EVENT_STAGE, ENTER and FAIL (or NULL): 1 to 255 bytes */
     uint32_t skip_content; /* 1: RVL_EVENT_SLEEP discards, RVL_EVENT_WAKE leaves tags paused */
     uint32_t reserved;     /* 0 */
 } rvl_mark;

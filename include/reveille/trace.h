@@ -40,7 +40,8 @@ extern "C" {
     X(SLEEP,                                                                                       \
       "sleep")      /* process, thread, skip_content (discard): it holds nothing from now; 1.3 */  \
     X(WAKE, "wake") /* process, thread, skip_content (paused: its tags stay so); 1.3 */            \
-    X(FAIL, "fail") /* process, thread, name (how): it has not ended well; 1.4 */
+    X(FAIL, "fail") /* process, thread, name (how; NULL: it did not say): it has not ended         \
+                         well; 1.4 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,

@@ -95,9 +95,9 @@ static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_ev
     if (event->process == NULL || event->process[0] == '\0')
         return "an event without a process";
     if ((event->kind == RVL_EVENT_STAGE || event->kind == RVL_EVENT_EXTERNAL ||
-         event->kind == RVL_EVENT_ENTER || event->kind == RVL_EVENT_FAIL) &&
+         event->kind == RVL_EVENT_ENTER) &&
         (event->name == NULL || event->name[0] == '\0'))
-        return "a stage, external bytes or a failure without a name";
+        return "a stage or external bytes without a name";
     if ((event->kind == RVL_EVENT_ALLOC || event->kind == RVL_EVENT_FREE ||
          event->kind == RVL_EVENT_PART) &&
         event->id == 0)

@@ -230,7 +230,8 @@ static json_t *failure_to_json(const rvli_failure *failure, bool *ok)
     rvli_json_set(object, "process", rvli_json_text(failure->process), ok);
     if (failure->stage != NULL)
         rvli_json_set(object, "stage", rvli_json_text(failure->stage), ok);
-    rvli_json_set(object, "how", rvli_json_text(failure->how), ok);
+    if (failure->how != NULL)
+        rvli_json_set(object, "how", rvli_json_text(failure->how), ok);
     return object;
 }
 
@@ -253,8 +254,11 @@ static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict
     rvli_json_set(said, "headroom_bytes", rvli_json_bytes(verdict->headroom_bytes), &ok);
     if (verdict->waits != NULL)
         rvli_json_set(said, "waits", rvli_json_text(verdict->waits), &ok);
-    if (verdict->kind == RVL_VERDICT_FAILED && replay->outcome.failure.process != NULL)
-        rvli_json_set(said, "failed_first", failure_to_json(&replay->outcome.failure, &ok), &ok);
+    const rvli_outcome *outcome = &replay->outcome;
+    if (verdict->kind == RVL_VERDICT_FAILED && outcome->failure.process != NULL)
+        rvli_json_set(said, "failed_first", failure_to_json(&outcome->failure, &ok), &ok);
+    if (verdict->kind == RVL_VERDICT_FAILED && outcome->reason.process != NULL)
+        rvli_json_set(said, "failed_because", failure_to_json(&outcome->reason, &ok), &ok);
     rvli_json_set(object, "verdict", said, &ok);
     rvli_json_set(object, "refused", refused_to_json(replay, &ok), &ok);
     if (verdict->ended)

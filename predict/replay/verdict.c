@@ -74,11 +74,14 @@ static void note_refusal(rvl_replay *replay, rvli_refusal_open *process,
 static void note_failure(rvl_replay *replay, const rvl_trace_event *event)
 {
     const rvli_stage_of_process *stage = &replay->stages.list[stage_of(replay, event)];
+    const rvli_failure failure = {.process = event->process,
+                                  .how = event->name,
+                                  .stage = stage->mark,
+                                  .stage_number = stage->number};
     if (replay->outcome.failure.process == NULL)
-        replay->outcome.failure = (rvli_failure){.process = event->process,
-                                                 .how = event->name,
-                                                 .stage = stage->mark,
-                                                 .stage_number = stage->number};
+        replay->outcome.failure = failure;
+    if (replay->outcome.reason.process == NULL && failure.how != NULL)
+        replay->outcome.reason = failure;
 }
 
 static void note_grant(rvli_outcome *outcome, rvli_refusal_open *process,
@@ -226,14 +229,21 @@ static void say_stage(sentence *said, const char *stage, uint32_t number)
         say(said, "#%" PRIu32, number);
 }
 
-/* With the command's own status it says which process gave it. */
-static void say_first_failure(sentence *said, const rvli_failure *failure)
+/* One that did not say how may have been ended on purpose: then who failed for a reason is named,
+ * too. */
+static void say_failures(sentence *said, const rvli_outcome *outcome)
 {
-    if (failure->process == NULL)
+    const rvli_failure *first = &outcome->failure, *reason = &outcome->reason;
+    if (first->process == NULL)
         return;
-    say(said, "; %s failed first", failure->process);
-    say_stage(said, failure->stage, failure->stage_number);
-    say(said, ": %s", failure->how);
+    say(said, "; %s failed first", first->process);
+    say_stage(said, first->stage, first->stage_number);
+    say(said, ": %s", first->how != NULL ? first->how : "killed, crashed, or left by _exit()");
+    if (first->how == NULL && reason->process != NULL) {
+        say(said, "; then %s", reason->process);
+        say_stage(said, reason->stage, reason->stage_number);
+        say(said, ": %s", reason->how);
+    }
 }
 
 static void say_request(sentence *said, const rvl_verdict *verdict)
@@ -297,7 +307,7 @@ static void say_failure(sentence *said, const rvl_verdict *verdict, const rvli_o
     else if (ended_badly(verdict)) {
         say(said, "the command ");
         say_end(said, verdict);
-        say_first_failure(said, &outcome->failure);
+        say_failures(said, outcome);
     }
     if (outcome->waits != NULL)
         say(said, "%s%s", said->length > before ? "; " : "", outcome->waits);

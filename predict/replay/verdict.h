@@ -43,8 +43,8 @@ typedef struct rvli_refusal {
 /* How a process failed. */
 typedef struct rvli_failure {
     const char *process; /* NULL: none did */
-    const char *how;
-    const char *stage; /* as it was marked; NULL: none */
+    const char *how;     /* NULL: it did not say */
+    const char *stage;   /* as it was marked; NULL: none */
     uint32_t stage_number;
 } rvli_failure;
 
@@ -72,6 +72,7 @@ typedef struct rvli_outcome {
     uint64_t missed;      /* processes of the command that are not in the trace */
     const char *waits;    /* which process waited for what never came; NULL: none */
     rvli_failure failure; /* the first */
+    rvli_failure reason;  /* the first that says how */
 } rvli_outcome;
 
 /* Notes an event of a process of a replay. */

@@ -10,6 +10,7 @@
 #include "reveille/record.h"
 #include "simcuda/machine/internal.h"
 
+/* how NULL: it did not say. */
 static void record(rvli_machine *machine, rvli_tenant *tenant, const char *how)
 {
     const rvl_mark mark = {.struct_size = sizeof mark,
@@ -40,6 +41,6 @@ void rvli_ends_lose(rvli_machine *machine, rvli_tenant *tenant)
     if (tenant == NULL || tenant->ended || machine->over)
         return;
     if (!is_alone(machine))
-        record(machine, tenant, "killed, crashed, or left by _exit()");
+        record(machine, tenant, NULL);
     tenant->ended = true;
 }

@@ -7,7 +7,9 @@ multiprocessing leave.
 """
 
 import ctypes
+import itertools
 import os
+import re
 import sys
 import threading
 import traceback
@@ -16,15 +18,17 @@ _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 _end = ctypes.PyDLL(_DRIVER).rvli_simulated_end
 _end.restype, _end.argtypes = None, (ctypes.c_int, ctypes.c_char_p)
 WORDS = 200  # characters of an error
+NAMED = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
 _leaving = None  # by the last sys.exit(): the status, and the error that was being handled, as Hydra's
 
 
 def _words(error):
-    """From the last line that is not indented: an error of a remote worker begins with its traceback."""
+    """The last line that names an error, with those that are indented below: a remote worker's error begins with its traceback."""
     lines = "".join(traceback.format_exception_only(type(error), error)).rstrip().splitlines()
-    first = max((i for i, line in enumerate(lines) if line[:1].strip()), default=0)
-    return " ".join(" ".join(lines[first:]).split())[:WORDS].encode("utf-8", "replace")[:255]
+    first = max((i for i, line in enumerate(lines) if NAMED.match(line)), default=0)
+    below = itertools.takewhile(lambda line: line[:1].isspace(), lines[first + 1 :])
+    return " ".join(" ".join([lines[first], *below]).split())[:WORDS].rstrip(":").encode("utf-8", "replace")[:255]
 
 
 def _tell():

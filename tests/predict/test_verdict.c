@@ -154,14 +154,24 @@ static const row rows[] = {
     {STAGED ASKED "\nended 4 p 0 exit=1 waits=rank%200%20waits\n", RVL_VERDICT_OUT_OF_MEMORY, NULL,
      1, 0, false},
     /* The first that failed is named, where the command did. */
-    {STAGED "fail 3 q 0 exit%20status%201\nfail 4 p 0 killed\nended 5 p 0 exit=7\n",
+    {STAGED "fail 3 q 0 how=exit%20status%201\nfail 4 p 0\nended 5 p 0 exit=7\n",
      RVL_VERDICT_FAILED,
      "no verdict: the command failed with exit status 7; q failed first, in train: exit status 1",
      0, 0, false},
-    {STAGED "fail 3 p 0 killed\nended 5 p 0 exit=0\n", RVL_VERDICT_FITS,
-     "fits, with 100.0 MiB to spare", 0, 0, true},
-    {STAGED ASKED "\nfail 3 q 0 killed\nended 5 p 0 exit=1\n", RVL_VERDICT_OUT_OF_MEMORY, NULL, 1,
-     0, false},
+    {STAGED "fail 3 q 0\nfail 4 q 0\nended 5 p 0 exit=7\n", RVL_VERDICT_FAILED,
+     "no verdict: the command failed with exit status 7; q failed first, in train: killed, "
+     "crashed, "
+     "or left by _exit()",
+     0, 0, false},
+    {STAGED "fail 3 q 0\nfail 4 p 0 how=no%20weights\nended 5 p 0 exit=7\n", RVL_VERDICT_FAILED,
+     "no verdict: the command failed with exit status 7; q failed first, in train: killed, "
+     "crashed, "
+     "or left by _exit(); then p, in train: no weights",
+     0, 0, false},
+    {STAGED "fail 3 p 0\nended 5 p 0 exit=0\n", RVL_VERDICT_FITS, "fits, with 100.0 MiB to spare",
+     0, 0, true},
+    {STAGED ASKED "\nfail 3 q 0\nended 5 p 0 exit=1\n", RVL_VERDICT_OUT_OF_MEMORY, NULL, 1, 0,
+     false},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=0\n", RVL_VERDICT_NO_GPU, "no verdict: it used no GPU", 0,
      0, true},
     {RAN "stage 1 p 0 s\nended 3 p 0 exit=5\n", RVL_VERDICT_FAILED,

@@ -45,6 +45,18 @@ while not os.path.exists("up0"):
     time.sleep(0.01)
 {end}
 """
+ENDS_ENGINE = """
+import ctypes, os, pathlib, subprocess, sys, time
+import torch
+assert ctypes.CDLL("libcudart.so.13").cudaFree(None) == 0
+engine = subprocess.Popen([sys.executable, "-B", "rank.py"], env={**os.environ, "RANK": "0"})
+pathlib.Path("up1").touch()
+while not os.path.exists("up0"):
+    time.sleep(0.01)
+engine.terminate()
+engine.wait()
+raise ValueError("a shape is wrong")
+"""
 
 
 def check(got, expected, what):
@@ -69,15 +81,18 @@ def main(command):
         "raise ValueError('no weights')": "ValueError: no weights",
         "sys.exit(3)": "exit status 3",
         "os._exit(4)": "exit status 4",
-        "os.kill(os.getpid(), signal.SIGKILL)": "killed, crashed, or left by _exit()",
-        "ctypes.CDLL(None)._exit(5)": "killed, crashed, or left by _exit()",
+        "os.kill(os.getpid(), signal.SIGKILL)": None,
+        "ctypes.CDLL(None)._exit(5)": None,
     }
+    not_said = "killed, crashed, or left by _exit()"
     remote = '"Traceback of a worker:\\n  File a.py\\nValueError: of the config:\\n   no weights\\n"'
     controllers = {
         f"raise RuntimeError({remote})": "ValueError: of the config: no weights",
         f"try:\n    raise RuntimeError({remote})\nexcept RuntimeError:\n    sys.exit(1)": "ValueError: of the config: no weights",
         "sys.exit('no weights')": "exit status 1",
     }
+    boxed = '"\\n====\\nrank.py FAILED\\n----\\nFailures:\\n  <NONE>\\n===="'  # as torchrun's
+    controllers[f"raise ChildProcessError({boxed})"] = "ChildProcessError"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "torch.py").write_text("class version:\n    cuda = None\n")
@@ -85,14 +100,21 @@ def main(command):
             (folder / "rank.py").write_text(f"{RANK}\n{end}\n")
             done, text, first = run(command, folder, LAUNCH)
             check(done.returncode, 1, done.stderr)
-            check(first, {"process": f"{python}[rank 1]", "stage": "run", "how": how}, end)
-            check(text, f"no verdict: the command failed with exit status 1; {python}[rank 1] failed first, in run: {how}", end)
+            check(first, {"process": f"{python}[rank 1]", "stage": "run"} | ({"how": how} if how else {}), end)
+            begin = f"no verdict: the command failed with exit status 1; {python}[rank 1] failed first, in run: {how or not_said}"
+            check(text, begin, end)
 
         (folder / "rank.py").write_text(RANK)
         for end, how in controllers.items():
             done, text, first = run(command, folder, CONTROLLER.replace("{end}", end))
             check(done.returncode, 1, done.stderr)
             check(first, {"process": f"{python}[1]", "how": how, "stage": "run"}, "who failed, not who was ended because of it")
+
+        # It ends an engine on purpose, and fails for another reason.
+        (folder / "rank.py").write_text(RANK)
+        done, text, first = run(command, folder, ENDS_ENGINE)
+        check(first, {"process": f"{python}[rank 0]", "stage": "run"}, done.stderr)
+        check(text.partition("; then ")[2], f"{python}[1], in run: ValueError: a shape is wrong", "what it failed by")
 
         # It is the command: what is known of its end is said already. An error is not.
         alone = "import torch, ctypes; assert ctypes.CDLL('libcudart.so.13').cudaFree(None) == 0; "

@@ -217,6 +217,7 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_WAKE, .time_ns = 2, DASH, .thread = 3, .skip_content = true, NO_TAG},
     {RVL_EVENT_FAIL, .time_ns = 1, TRAINER, .name = "ValueError: no weights", NO_TAG},
     {RVL_EVENT_FAIL, .time_ns = 2, DASH, .thread = 3, .name = "-", NO_TAG},
+    {RVL_EVENT_FAIL, .time_ns = 3, TRAINER, NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -720,18 +721,18 @@ static void failure_is_of_its_version(void **state)
                                             .name = "killed"};
     char path[PATH_BYTES];
     check_error(read_text("reveille-trace 1.3\n" CLOCK DEVICES "process p pid=1\n"
-                          "fail 1 p 0 killed\nend 1\n"),
+                          "fail 1 p 0 how=killed\nend 1\n"),
                 RVL_ERR_CORRUPT_TRACE, 6, 1, "not a kind of line");
     check_error(read_text("reveille-trace 1.4\n" CLOCK DEVICES "process p pid=1\n"
-                          "fail 1 p 0\nend 1\n"),
-                RVL_ERR_CORRUPT_TRACE, 6, 11, "");
+                          "fail 1 p 0 killed\nend 1\n"),
+                RVL_ERR_CORRUPT_TRACE, 6, 11, "should end here");
     new_path(path, "");
     rvl_trace_writer *writer = open_writer_of(path, 3);
     assert_int_equal(rvl_trace_writer_add_event(writer, &failure, sizeof failure), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     writer = open_writer_of(path, 4);
     rvl_trace_event nameless = failure;
-    nameless.name = NULL;
+    nameless.name = "";
     assert_int_equal(rvl_trace_writer_add_event(writer, &nameless, sizeof failure),
                      RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_add_event(writer, &failure, sizeof failure), RVL_OK);
