@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Ranges of torch.profiler.record_function, and phases of TRL and verl, as stages, as NVTX's are (simcuda/driver/stages.c)."""
+"""Ranges of torch.profiler.record_function, and phases that frameworks of RL time, as stages, as NVTX's are (simcuda/driver/stages.c)."""
 
 import contextlib
 import ctypes
+import functools
 import os
 
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _PREFIX = os.environ.get("REVEILLE_STAGES", "")
 _NAME_BYTES = 255  # docs/trace-format.md
+# OpenRLHF times calls of these, and keeps the times by these names.
+_OPENRLHF = {
+    "BasePPOTrainer": {"ppo_train": "ppo_train", "broadcast_to_vllm": "broadcast"},
+    "RemoteExperienceMaker": {"make_experience_batch": "make_experience"},
+    "SamplesGenerator": {"generate_samples": "generation"},
+}
 
 
 def watch(profiler):
@@ -20,21 +27,73 @@ def watch_trl(profiling):
     _follow(profiling.ProfilingContext)
 
 
+def watch_skyrl(utils):
+    """skyrl.train.utils.utils was imported: its trainers time their phases by Timer (`skyrl.generate`)."""
+    _follow(utils.Timer, lambda timer: f"skyrl.{timer.message}")
+
+
 def watch_verl(profiling):
     """A module of verl.utils.profiler was imported: its trainer times its phases by marked_timer (`verl.gen`)."""
-    begin, end = _marks()
-    timed = profiling.marked_timer
+    stage, timed = _stages(), profiling.marked_timer
 
     @contextlib.contextmanager
     def marked_timer(name, *args, **kwargs):
-        stage = begin(f"verl.{name}")
-        try:
-            with timed(name, *args, **kwargs):
-                yield
-        finally:
-            end(stage)
+        with stage(f"verl.{name}"), timed(name, *args, **kwargs):
+            yield
 
     profiling.marked_timer = marked_timer
+
+
+def watch_slime(timing):
+    """slime.observability.timer was imported: phases begin and end by their names (`slime.actor_train`)."""
+    begin, end = _marks()
+    started, ended, running = timing.Timer.start, timing.Timer.end, {}
+
+    def start(self, name):
+        running[name] = begin(f"slime.{name}")
+        return started(self, name)
+
+    def stop(self, name):
+        try:
+            return ended(self, name)
+        finally:
+            end(running.pop(name, 0))
+
+    timing.Timer.start, timing.Timer.end = start, stop
+
+
+def watch_openrlhf(module):
+    """A module of openrlhf.trainer was imported (`openrlhf.generation`), which has classes of the others, too."""
+    for name, phases in _OPENRLHF.items():
+        owner = getattr(module, name, None)
+        for method, phase in phases.items() if getattr(owner, "__module__", None) == module.__name__ else ():
+            _call_in_stage(owner, method, f"openrlhf.{phase}")
+
+
+def _call_in_stage(owner, method, name):
+    stage, called = _stages(), getattr(owner, method)
+
+    @functools.wraps(called)
+    def call(*args, **kwargs):
+        with stage(name):
+            return called(*args, **kwargs)
+
+    setattr(owner, method, call)
+
+
+def _stages():
+    """What makes a stage of a name, for as long as its context is open."""
+    begin, end = _marks()
+
+    @contextlib.contextmanager
+    def stage(name):
+        number = begin(name)
+        try:
+            yield
+        finally:
+            end(number)
+
+    return stage
 
 
 def _marks():
@@ -55,13 +114,19 @@ def _marks():
     return begin, end
 
 
-def _follow(ranges):
-    """A class of context managers with a name."""
+def _follow(ranges, name_of=lambda each: each.name):
+    """A class of context managers, asynchronous ones, too."""
+    for entry, exit in ("__enter__", "__exit__"), ("__aenter__", "__aexit__"):
+        if hasattr(ranges, entry):
+            _follow_ways(ranges, entry, exit, name_of)
+
+
+def _follow_ways(ranges, entry, exit, name_of):
     begin, end = _marks()
-    entered, left = ranges.__enter__, ranges.__exit__
+    entered, left = getattr(ranges, entry), getattr(ranges, exit)
 
     def enter(self):
-        self._reveille_stage = begin(self.name)
+        self._reveille_stage = begin(name_of(self))
         return entered(self)
 
     def leave(self, *error):
@@ -71,4 +136,5 @@ def _follow(ranges):
             stage, self._reveille_stage = getattr(self, "_reveille_stage", 0), 0
             end(stage)
 
-    ranges.__enter__, ranges.__exit__ = enter, leave
+    setattr(ranges, entry, enter)
+    setattr(ranges, exit, leave)

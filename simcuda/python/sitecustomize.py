@@ -25,6 +25,12 @@ STAGES = {
         f"verl.utils.profiler.{part}": [("_reveille_stages", "watch_verl", "verl's phases make no stages")]
         for part in ("performance", "nvtx_profile")
     },
+    "skyrl.train.utils.utils": [("_reveille_stages", "watch_skyrl", "SkyRL's phases make no stages")],
+    "slime.observability.timer": [("_reveille_stages", "watch_slime", "slime's phases make no stages")],
+    **{
+        f"openrlhf.trainer.{part}": [("_reveille_stages", "watch_openrlhf", "OpenRLHF's phases make no stages")]
+        for part in ("ppo_trainer", "ppo_utils.experience_maker", "ppo_utils.samples_generator")
+    },
 }
 LIBRARIES = {"torch": [("_reveille_libraries", "settle", "libraries that it looks up may not be found")]}
 REFUSALS = {"torch": [("_reveille_refusals", "watch", "lines of refused requests are not known")]}
