@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void rvli_stub_tell(const char *name, void *caller, atomic_flag *told)
+/* Not in each of some thousand functions. */
+__attribute__((noinline)) static void rvli_stub_tell(const char *name, void *caller,
+                                                     atomic_flag *told)
 {
     Dl_info from, here;
     if (atomic_flag_test_and_set(told))
