@@ -153,7 +153,7 @@ def _keep(tensor, content):
         or tensor.nbytes > LIMIT
         or not _is_plain(tensor)
     ):
-        _lose(tensor)
+        lose(tensor)
         return
     if not tensor.numel():
         return
@@ -183,7 +183,12 @@ def _watch(storage):
     _watched[key] = weakref.ref(storage, functools.partial(_end, storage.data_ptr(), storage.nbytes()))
 
 
-def _lose(tensor):
+def may_be_known(tensor):
+    return tensor.is_cuda and tensor.layout is torch.strided and 0 < tensor.nbytes <= LIMIT and type(tensor).__torch_dispatch__ is _PLAIN
+
+
+def lose(tensor):
+    """It was written, and nobody knows what."""
     if tensor.layout is not torch.strided or tensor._is_zerotensor():
         return
     if tensor.nbytes:
@@ -662,11 +667,11 @@ class SmallTensors(TorchDispatchMode):
         if (plan.written or plan.name in operators.HIDDEN_WRITES) and not plan.collective:
             for each in plan.writes(args, kwargs):
                 if each.is_cuda:
-                    _lose(each)
+                    lose(each)
         if plan.copies:  # of a part that is known, maybe
             for each in _tensors((out,)):
                 if each.is_cuda:
-                    _lose(each)
+                    lose(each)
         return out
 
     @staticmethod

@@ -2,7 +2,7 @@
 """Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
 
 It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
-small tensors are computed for real (_reveille_tensors.py), PyTorch's out-of-memory errors are counted
+small tensors are computed for real (_reveille_tensors.py, _reveille_triton.py), PyTorch's out-of-memory errors are counted
 (_reveille_refusals.py), an error that ends the program is told (_reveille_ends.py), a race of DDP ends in one way
 (_reveille_races.py), engines tell of their KV cache (_reveille_engines.py), sequences get their lengths
 (_reveille_lengths.py), and ranges of record_function become stages (_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
@@ -37,6 +37,7 @@ REFUSALS = {"torch": [("_reveille_refusals", "watch", "lines of refused requests
 TENSORS = {
     "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
     "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
+    "triton.runtime.jit": [("_reveille_triton", "watch", "what Triton's kernels write is taken for what was there")],
 }
 HOST = {"torch": [("_reveille_host", "count", "host memory of tensors is not counted")]}
 RACES = {

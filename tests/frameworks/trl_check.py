@@ -2,6 +2,7 @@
 """What trl_grpo.py must have come to: trl_check.py SAID.json RUN.json [vllm], of the trainer and of `reveille run`."""
 
 import json
+import math
 import sys
 
 import torch
@@ -48,6 +49,7 @@ def main():
         for name in "mean", "min", "max":  # no sequence ends by itself, so each is as long as it may be
             check(float(step[f"completions/{name}_length"]), float(NEW_TOKENS), f"{name} length of step {i}")
         check(float(step["reward"]), float(NEW_TOKENS), f"words of a completion in step {i}")
+        check([name for name, number in step.items() if not math.isfinite(float(number))], [], f"numbers of step {i} that are not finite")
         read = (i + 1) * GENERATIONS * (PROMPT_WORDS + NEW_TOKENS)
         check(float(step["num_tokens"]), float(read), f"tokens up to step {i}")
     (device,) = shown["devices"]

@@ -93,6 +93,25 @@ def autotuning():
     )
 
 
+@triton.jit
+def add_up(seen, ids, total, KEEP: tl.constexpr):
+    number = tl.load(seen) + tl.load(ids)
+    if KEEP:
+        tl.store(seen, number)
+    tl.store(total + tl.load(ids), number)
+
+
+def what_a_kernel_writes():
+    """It is not known any more, and reads as zero. What it reads stays known."""
+    for keep, expected in (False, 7.0), (True, 0.0):
+        seen = torch.full((1,), 7.0, device="cuda")
+        ids = torch.tensor([3], device="cuda")
+        total = torch.full((8,), float("-inf"), device="cuda")
+        add_up[(1,)](seen, ids, total=total, KEEP=keep)
+        got = seen.item(), ids.item(), total.tolist()
+        check(got, (expected, 3, [0.0] * 8), f"contents behind a kernel, which keeps what it has seen: {keep}")
+
+
 def too_much_shared_memory():
     """A kernel that does not fit on the device is refused by Triton, which asks the device."""
 
@@ -125,6 +144,7 @@ def by_nvrtc():
 
 training()
 autotuning()
+what_a_kernel_writes()
 too_much_shared_memory()
 by_nvrtc()
 print("all is as expected")
