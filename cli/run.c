@@ -335,8 +335,9 @@ static int show(arguments *parsed, const char *trace)
                                             : complain(EXIT_INTERNAL, "out of host memory");
     advice_clear(&parsed->advice);
     bool refused = parsed->no_refusals && verdict_has_refusals(replay);
-    int code = within_budgets(replay) && !refused && !verdict_waits(replay) ? EXIT_FITS
-                                                                            : EXIT_DOES_NOT_FIT;
+    int code = within_budgets(replay) && !refused && !verdict_is_of_failure(replay)
+                   ? EXIT_FITS
+                   : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
     if (shown != 0)
         return shown;

@@ -68,10 +68,11 @@ bool verdict_print(const rvl_replay *replay)
     return text != NULL;
 }
 
-bool verdict_waits(const rvl_replay *replay)
+bool verdict_is_of_failure(const rvl_replay *replay)
 {
     rvl_verdict verdict = {.struct_size = sizeof verdict};
-    return rvl_replay_get_verdict(replay, &verdict) == RVL_OK && verdict.waits != NULL;
+    return rvl_replay_get_verdict(replay, &verdict) == RVL_OK &&
+           (verdict.waits != NULL || verdict.kind == RVL_VERDICT_OUT_OF_MEMORY);
 }
 
 bool verdict_has_refusals(const rvl_replay *replay)

@@ -26,9 +26,9 @@ void verdict_ask(const option_headroom *headroom, rvl_replay_options *options);
 /* The last line of a result. false: no memory. */
 bool verdict_print(const rvl_replay *replay);
 
-/* Whether a process waited for what never came: a command that ends well has not done so on cards.
- */
-bool verdict_waits(const rvl_replay *replay);
+/* Whether a command that ended well did not: a process ran out of memory, or waited for what never
+ * came, so that on cards the command would not have ended. */
+bool verdict_is_of_failure(const rvl_replay *replay);
 
 /* Whether a request was refused and not granted at its next try. */
 bool verdict_has_refusals(const rvl_replay *replay);

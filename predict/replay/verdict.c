@@ -71,17 +71,43 @@ static void note_refusal(rvl_replay *replay, rvli_refusal_open *process,
     process->open = true;
 }
 
-static void note_failure(rvl_replay *replay, const rvl_trace_event *event)
+/* The first is named. */
+static void note_deadly(rvli_outcome *outcome, rvli_refusal_open *process)
 {
+    if (outcome->deadly.number == 0 || process->last.number < outcome->deadly.number)
+        outcome->deadly = process->last;
+}
+
+static void note_failure(rvl_replay *replay, rvli_refusal_open *process,
+                         const rvl_trace_event *event)
+{
+    rvli_outcome *outcome = &replay->outcome;
     const rvli_stage_of_process *stage = &replay->stages.list[stage_of(replay, event)];
     const rvli_failure failure = {.process = event->process,
                                   .how = event->name,
                                   .stage = stage->mark,
                                   .stage_number = stage->number};
-    if (replay->outcome.failure.process == NULL)
-        replay->outcome.failure = failure;
-    if (replay->outcome.reason.process == NULL && failure.how != NULL)
-        replay->outcome.reason = failure;
+    if (outcome->failure.process == NULL)
+        outcome->failure = failure;
+    if (outcome->reason.process == NULL && failure.how != NULL)
+        outcome->reason = failure;
+    if (!process->open || failure.how == NULL)
+        return;
+    process->last.how = failure.how;
+    process->open = false;
+    count_refusal(outcome, &process->last);
+    note_deadly(outcome, process);
+    outcome->successor_from = outcome->process_count;
+}
+
+/* A program that starts a process again, or tries less in another, has survived. */
+static void note_successor(rvli_outcome *outcome, const rvl_trace_event *event)
+{
+    if (event->process_index >= outcome->process_count)
+        outcome->process_count = event->process_index + 1;
+    if (event->kind == RVL_EVENT_ALLOC && outcome->deadly.number != 0 &&
+        event->process_index >= outcome->successor_from)
+        outcome->deadly = (rvli_refusal){0};
 }
 
 static void note_grant(rvli_outcome *outcome, rvli_refusal_open *process,
@@ -120,6 +146,7 @@ void rvli_outcome_note(rvl_replay *replay, rvli_refusal_open *process, const rvl
     rvli_outcome *outcome = &replay->outcome;
     outcome->events++;
     note_program(outcome, event);
+    note_successor(outcome, event);
     switch (event->kind) {
     case RVL_EVENT_REFUSE:
         note_refusal(replay, process, event);
@@ -139,7 +166,7 @@ void rvli_outcome_note(rvl_replay *replay, rvli_refusal_open *process, const rvl
         note_mark(outcome, process);
         break;
     case RVL_EVENT_FAIL:
-        note_failure(replay, event);
+        note_failure(replay, process, event);
         break;
     case RVL_EVENT_ENDED:
         outcome->ended = true;
@@ -159,8 +186,8 @@ void rvli_outcome_end(rvli_outcome *outcome, rvli_refusal_open *process)
         return;
     count_refusal(outcome, &process->last);
     bool well = outcome->ended && !outcome->by_signal && outcome->exit_status == 0;
-    if (!well && (outcome->deadly.number == 0 || process->last.number < outcome->deadly.number))
-        outcome->deadly = process->last;
+    if (!well)
+        note_deadly(outcome, process);
     process->open = false;
 }
 
@@ -285,13 +312,17 @@ static bool ended_badly(const rvl_verdict *verdict)
     return verdict->ended && (verdict->by_signal || verdict->exit_status != 0);
 }
 
-static void say_out_of_memory(sentence *said, const rvl_verdict *verdict, bool recorded)
+static void say_out_of_memory(sentence *said, const rvl_verdict *verdict,
+                              const rvli_refusal *deadly)
 {
     say(said, "out of memory: ");
     say_request(said, verdict);
-    if (recorded && ended_badly(verdict)) {
+    if (deadly->number != 0 && ended_badly(verdict)) {
         say(said, "; the command ");
         say_end(said, verdict);
+    } else if (deadly->how != NULL && verdict->ended) {
+        say(said, "; the process failed (%s), and the command ended with exit status 0",
+            deadly->how);
     }
 }
 
@@ -332,7 +363,7 @@ static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
         say_refusals(&said, verdict);
         break;
     case RVL_VERDICT_OUT_OF_MEMORY:
-        say_out_of_memory(&said, verdict, outcome->deadly.number != 0);
+        say_out_of_memory(&said, verdict, &outcome->deadly);
         break;
     case RVL_VERDICT_UNRECORDED:
         say(&said, "no refusals recorded: what was allocated fits, ");

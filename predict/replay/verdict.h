@@ -5,7 +5,7 @@
  * A process's last refusal is open until its next request says what became of it. The request that
  * is granted at its next try was cured: allocators give back what they cache and try again. One
  * after which the process asks for something else was survived. One after which it asks for nothing
- * more may have ended it.
+ * more may have ended it: so it has where the process then says that it failed, or the command did.
  */
 #ifndef RVL_PREDICT_REPLAY_VERDICT_H
 #define RVL_PREDICT_REPLAY_VERDICT_H
@@ -34,7 +34,8 @@ typedef struct rvli_refusal {
     const char *stage;     /* as it was marked; NULL: none */
     uint32_t stage_number; /* among those of its name */
     uint32_t stage_index;
-    int device; /* the trace's; RVL_NO_DEVICE: host memory */
+    const char *how; /* how the process failed by it; NULL: it did not say */
+    int device;      /* the trace's; RVL_NO_DEVICE: host memory */
     bool by_allocator;
     uint32_t file; /* of the trace, where its line stands */
     uint32_t line;
@@ -56,11 +57,13 @@ typedef struct rvli_refusal_open {
 
 /* Of the whole run. */
 typedef struct rvli_outcome {
-    uint64_t events;  /* that were noted */
-    uint64_t refused; /* survived, or deadly */
+    uint64_t events;         /* that were noted */
+    uint32_t process_count;  /* that had one */
+    uint32_t successor_from; /* processes from this one on began after one had been ended */
+    uint64_t refused;        /* survived, or deadly */
     uint64_t cured;
     rvli_refusal first;
-    rvli_refusal deadly; /* the first that ended a process; set at the end */
+    rvli_refusal deadly; /* the first that ended a process, if none took its place */
     bool used;           /* any device memory */
     bool ran;            /* a program that ran is in the trace */
     bool unrecorded;     /* a program that ran did not record refusals */

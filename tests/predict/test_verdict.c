@@ -135,6 +135,25 @@ static const row rows[] = {
      "out of memory: q/grads asked for 500.0 MiB of device 0 with 100.0 MiB free, in train; the "
      "command failed with exit status 1",
      2, 0, false},
+    /* It ended a process, and the command went on, or ended in another way. */
+    {STAGED ASKED "\nfail 4 p 0 how=exit%20status%201\nended 5 q 0 exit=0\n",
+     RVL_VERDICT_OUT_OF_MEMORY,
+     "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
+     "process failed (exit status 1), and the command ended with exit status 0",
+     1, 0, false},
+    {STAGED "alloc 3 q 0 2 0 2097152 weights\n" ASKED "\nfail 4 p 0 how=exit%20status%201\nalloc 5 q 0 3 0 2097152 weights\n"
+                  "ended 6 q 0 exit=1\n",
+     RVL_VERDICT_OUT_OF_MEMORY,
+     "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
+     "command failed with exit status 1",
+     1, 0, false},
+    /* Another has taken its place; it was ended on purpose; or it had gone on. */
+    {STAGED ASKED "\nfail 4 p 0 how=exit%20status%201\nprocess r pid=3\n"
+                  "alloc 5 r 0 2 0 2097152 weights\nended 6 q 0 exit=0\n",
+     RVL_VERDICT_SURVIVED, NULL, 1, 0, true},
+    {STAGED ASKED "\nfail 4 p 0\nended 5 q 0 exit=0\n", RVL_VERDICT_SURVIVED, NULL, 1, 0, true},
+    {STAGED ASKED "\nstage 4 p 0 next\nfail 5 p 0 how=no%20weights\nended 6 q 0 exit=0\n",
+     RVL_VERDICT_SURVIVED, NULL, 1, 0, true},
     /* It failed, and not of memory; or it never used a GPU. */
     {STAGED "ended 3 p 0 exit=5\n", RVL_VERDICT_FAILED,
      "no verdict: the command failed with exit status 5", 0, 0, false},

@@ -57,6 +57,19 @@ engine.terminate()
 engine.wait()
 raise ValueError("a shape is wrong")
 """
+# A rank asks for what no GPU has, and leaves; the launcher says nothing of it, or tries with less.
+ASKS = """
+import ctypes, sys
+import torch
+cuda = ctypes.CDLL("libcudart.so.13")
+sys.exit(cuda.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(int(sys.argv[1]) << 30)))
+"""
+SWALLOWS = """
+import subprocess, sys
+import torch
+for gib in {sizes}:
+    subprocess.run([sys.executable, "-B", "asks.py", str(gib)])
+"""
 
 
 def check(got, expected, what):
@@ -123,7 +136,16 @@ def main(command):
         check(text, f"no verdict: the command failed with exit status 1; {python}[1] failed first, in run: KeyError: 'a'", "alone")
         check("KeyError: 'a'" in done.stderr, True, done.stderr)
 
-        # Where the command ends well, nothing of it matters.
+        # What has ended a process was not survived, whatever the command says, unless another takes its place.
+        (folder / "asks.py").write_text(ASKS)
+        done, text, _ = run(command, folder, SWALLOWS.format(sizes=(1, 100)))
+        begin, _, end = text.partition(" with ")
+        check((done.returncode, begin), (3, f"out of memory: {python}[2]/cudaMalloc asked for 100.0 GiB of device 0"), done.stderr)
+        check(end.partition("; ")[2], "the process failed (exit status 2), and the command ended with exit status 0", text)
+        done, text, _ = run(command, folder, SWALLOWS.format(sizes=(100, 1)))
+        check((done.returncode, text.partition(", with ")[0]), (0, "fits after 1 refusal that the program survived"), done.stderr)
+
+        # Where the command ends well, nothing else of it matters.
         well = LAUNCH.replace("sys.exit(1)", "sys.exit(0)")
         (folder / "rank.py").write_text(f"{RANK}\nsys.exit(3)\n")
         done, text, first = run(command, folder, well)
