@@ -795,12 +795,15 @@ def begin(_module):
         return
     _keep_compiler_out()
     mode = SmallTensors()
-    push = torch._C._push_on_torch_dispatch_stack
+    push, pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
     run = threading.Thread._bootstrap_inner
 
     def run_with_mode(thread):
         push(mode)
-        run(thread)
+        try:
+            run(thread)
+        finally:
+            pop(None)  # PyTorch would drop it behind the thread's end, and abort where the interpreter ends meanwhile
 
     threading.Thread._bootstrap_inner = run_with_mode
     _stay_while_printed(mode)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Small tensors on a simulated GPU have the values that the CPU computes, under `reveille run`."""
 
+import _thread
 import gc
 import threading
 
@@ -147,6 +148,22 @@ thread = threading.Thread(target=lambda: found.append(torch.ones(3, device="cuda
 thread.start()
 thread.join()
 assert found == [3.0]
+
+# What a thread leaves on the stack of modes, PyTorch drops behind its end, by a lock that the interpreter may have no more.
+modes, seen, done = torch._C._len_torch_dispatch_stack, [], threading.Event()
+
+
+def run_a_thread_within():
+    before = modes()
+    thread = threading.Thread(target=lambda: seen.append(modes() - before))
+    threading._limbo[thread] = thread
+    thread._bootstrap_inner()  # as start() has another thread call it
+    seen.append(modes() - before)
+    done.set()
+
+
+_thread.start_new_thread(run_a_thread_within, ())
+assert done.wait(60) and seen == [1, 0], seen
 double = torch.compile(lambda x: (x * 2).sum(), backend="eager")
 assert double(torch.ones(4, device="cuda")).item() == 8.0
 before = torch.cuda.memory_allocated()
