@@ -14,5 +14,7 @@ make_toolkit() {
         ln -sfn "$headers/$each" "$CUDA_HOME/$each"
     done
     ln -sfn "$headers/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
+    # A driver lies where the linker looks anyway, which this one does not.
     ln -sfn "$3" "$CUDA_HOME/lib64/stubs/libcuda.so"
+    ln -sfn "$3" "$CUDA_HOME/lib64/libcuda.so"
 }
