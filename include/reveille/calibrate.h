@@ -34,9 +34,9 @@ typedef enum rvl_cost_index {
 /*
  * Fills in the costs of a profile, and what the driver takes, by lines through medians. A cost that
  * nothing was measured of stays as it is, and its bit in *costs_out (1 << RVL_COST_INDEX_...) is 0.
- * Acts that are not known are passed over. measurement_size: sizeof(rvl_measurement).
- * Returns RVL_OK; RVL_ERR_INVALID (NULL, a bad size); RVL_ERR_VERSION; RVL_ERR_HOST_OOM. Where it
- * fails the profile is as before. Thread-safe. Since 0.1.
+ * Acts that are not known are passed over. measurement_size: sizeof(rvl_measurement). Returns
+ * RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_HOST_OOM. Where it fails the profile is as
+ * before. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_fit(rvl_profile *profile, const rvl_measurement *measurements,
                                    size_t measurement_size, size_t measurement_count,

@@ -33,14 +33,14 @@ extern "C" {
 
 /*
  * Names a communicator (ncclComm_t) of this process that moves take. Naming it again does nothing.
- * Returns RVL_OK; RVL_ERR_INVALID (NULL); RVL_ERR_STATE (the process has loaded no NCCL, or NCCL
- * does not take it for a communicator); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_STATE (the process has loaded no NCCL, or NCCL does not
+ * take it for a communicator); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_add(void *comm);
 
 /*
- * Forgets a communicator, before you destroy it. Returns RVL_OK; RVL_ERR_NOT_FOUND (it was not
- * named); RVL_ERR_BUSY (a move is prepared). Thread-safe. Since 0.1.
+ * Forgets a communicator, before you destroy it. Returns RVL_OK; RVL_ERR_NOT_FOUND (the
+ * communicator was not named); RVL_ERR_BUSY (a move is prepared). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_remove(void *comm);
 
@@ -59,26 +59,26 @@ typedef struct rvl_communicator {
 
 /*
  * What NCCL says of the communicator of an index, in the order in which they were named. Returns
- * RVL_OK; RVL_ERR_NOT_FOUND past the last; RVL_ERR_STATE (NCCL failed); RVL_ERR_INVALID.
- * Thread-safe. Since 0.1.
+ * RVL_OK; RVL_ERR_NOT_FOUND (the index is past the last); RVL_ERR_STATE (NCCL failed);
+ * RVL_ERR_INVALID. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_get(size_t index, rvl_communicator *communicator_out);
 
 /*
  * Statistics of all communicators on a CUDA device, or on all with device = -1, as
  * rvl_tag_get_stats() has them of a tag: each communicator counts as an allocation. Returns RVL_OK;
- * RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is too old to say); RVL_ERR_STATE. Thread-safe.
- * Since 0.1.
+ * RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is older than 2.29.7); RVL_ERR_STATE (NCCL failed).
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_get_stats(int device, rvl_tag_stats *stats_out);
 
 /*
  * What a pause or resume of all communicators would do now: needed_bytes on the device with the
  * least room, which is RVL_NO_DEVICE if none would move. Ask it when memory is prepared: a rank
- * without room would keep the others waiting in NCCL. Changes nothing. Returns RVL_OK, also if it
- * does not fit; RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is too old: the message has its
- * version, and what its communicators keep, if the process is recorded); RVL_ERR_STATE; or the
- * driver's error. Thread-safe. Since 0.1.
+ * without room would keep the others waiting in NCCL. Changes nothing. Returns RVL_OK (also if it
+ * does not fit); RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is older than 2.29.7. The message has
+ * its version, and what its communicators keep, if the process is recorded); RVL_ERR_STATE (NCCL
+ * failed); or the driver's error. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_forecast(rvl_transition_kind kind, rvl_forecast *forecast_out);
 
@@ -87,8 +87,9 @@ RVL_API rvl_status rvl_communicator_forecast(rvl_transition_kind kind, rvl_forec
  * No process comes back to its devices that has memory of other ranks open, so each of more ranks
  * than one must be paused, and may share no host memory of the driver. rvl_sleep() asks this of all
  * that are named; a program that keeps a list of its own may ask it before. All have the
- * struct_size of the first. Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the message says what to do, the
- * tag is "nccl"); RVL_ERR_INVALID; RVL_ERR_VERSION. Thread-safe. Since 0.1.
+ * struct_size of the first. Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (a communicator is not paused, or
+ * shares host memory of the driver. The message says what to do, and the tag is "nccl");
+ * RVL_ERR_INVALID; RVL_ERR_VERSION. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_check_sleep(const rvl_communicator *communicators,
                                                 size_t count);
@@ -111,34 +112,37 @@ typedef struct rvl_communicator_move rvl_communicator_move;
  * each in a thread of its own. It does not wait for them. options: NULL for the defaults. A process
  * has one move at a time.
  *
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED as above; RVL_ERR_BUSY (a move is
- * prepared, or a stream is captured); RVL_ERR_DEVICE_OOM (no room); RVL_ERR_STATE (NCCL failed, or
- * a call of the other direction has not come back); RVL_ERR_HOST_OOM; RVL_ERR_VERSION; or the
- * driver's error. After an error NCCL was not called, and there is no handle. Thread-safe.
- * Since 0.1.
+ * Returns as rvl_communicator_forecast(); RVL_ERR_BUSY (a move is prepared, or a stream is
+ * captured); RVL_ERR_DEVICE_OOM; RVL_ERR_STATE (a call of the other direction has not come back);
+ * RVL_ERR_HOST_OOM; RVL_ERR_VERSION. After an error NCCL was not called, and there is no handle.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_prepare(rvl_transition_kind kind,
                                             const rvl_communicator_options *options,
                                             rvl_communicator_move **move_out);
 
 /*
- * Waits until NCCL has come back on all of them. Vote before you abort after an error: aborting
- * waits for the other ranks. Returns RVL_OK: you may commit. RVL_ERR_STATE (NCCL failed);
- * RVL_ERR_TIMEOUT (other ranks have not called NCCL); RVL_ERR_HOST_OOM; RVL_ERR_INVALID;
- * RVL_ERR_FORKED. If one has failed or `stop` says so, it waits 5 s more at most. Any thread, one
- * at a time. Since 0.1.
+ * Waits until NCCL has come back on all of them, and you may commit. Vote before you abort after an
+ * error: aborting waits for the other ranks. Returns RVL_OK; RVL_ERR_STATE (NCCL failed);
+ * RVL_ERR_TIMEOUT (other ranks have not called NCCL. The call goes on until they do, and the same
+ * move waits for it again); RVL_ERR_HOST_OOM; RVL_ERR_INVALID; RVL_ERR_FORKED (the move belongs to
+ * the parent process). If one has failed or `stop` says so, it waits 5 s more at most. Any thread,
+ * one at a time. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_wait(rvl_communicator_move *move);
 
 /*
- * Ends a prepared move, by any thread, and frees the handle. Committing cannot fail: communicators
- * stay as they are now. Aborting moves back what this move has moved, waits for the other ranks as
- * above (and 5 s longer), and returns the same errors. What NCCL has not come back from goes on
- * (RVL_ERR_TIMEOUT): it ends when the missing rank calls NCCL, and the same move waits for the same
- * call again. Both return RVL_OK; or RVL_ERR_INVALID (NULL) or RVL_ERR_FORKED, after which the
- * handle is as before. Since 0.1.
+ * Ends a prepared move, by any thread, and frees the handle. It cannot fail: communicators stay as
+ * they are now. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_FORKED (the move belongs to the parent
+ * process). After an error the handle is as before. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_commit(rvl_communicator_move *move);
+
+/*
+ * The same, and moves back what this move has moved. Waits for the other ranks as above, and 5 s
+ * longer. Returns as rvl_communicator_wait(). After RVL_ERR_INVALID or RVL_ERR_FORKED the handle is
+ * as before. Since 0.1.
+ */
 RVL_API rvl_status rvl_communicator_abort(rvl_communicator_move *move);
 
 #ifdef __cplusplus

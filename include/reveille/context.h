@@ -68,14 +68,13 @@ typedef struct rvl_context_options {
 } rvl_context_options;
 
 /*
- * Opens a context on the backend of the given name ("sim", "cuda").
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_BACKEND if this build has no such backend;
- * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM;
- * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used, or no store
- * answers at store_path; or what the
- * backend answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE. options may be
- * NULL and need not outlive the call. *context_out is owned by the caller, who closes it with
- * rvl_context_close(). Thread-safe. Since 0.1.
+ * Opens a context on the backend of the given name ("sim", "cuda"). Returns RVL_OK; RVL_ERR_INVALID
+ * (an option is wrong, or disk_directory is on tmpfs); RVL_ERR_VERSION; RVL_ERR_HOST_OOM;
+ * RVL_ERR_IO (disk_directory cannot be used, or no store answers at store_path);
+ * RVL_ERR_NO_BACKEND; RVL_ERR_NO_DRIVER; RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE (there is no
+ * such device, or none at all); or the driver's error. options may be NULL and need not outlive the
+ * call. *context_out is owned by the caller, who closes it with rvl_context_close(). Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,
                                     rvl_context **context_out);
@@ -83,12 +82,11 @@ RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_optio
 /*
  * Closes a context: stops its recorder, releases every allocation that is still there with its
  * physical memory, backup and address range, and frees the context. Continues after errors.
- * live_out: how many allocations were still there; may be NULL.
- * Returns RVL_OK (also for a NULL context); RVL_ERR_IO if the recorder's last lines could not be
- * written; the first backend error otherwise; RVL_ERR_FORKED in a forked child, which leaves the
- * context as it is. Except for RVL_ERR_FORKED, RVL_ERR_STATE (called from a callback) and
- * RVL_ERR_BUSY (a transition is prepared: rvl_transition_commit() or _abort() it) the
- * context is gone on return. No other call on the context may be running. Since 0.1.
+ * live_out: how many allocations were still there; may be NULL. Returns RVL_OK (also for NULL);
+ * RVL_ERR_IO (the last lines of a recording could not be written); RVL_ERR_STATE; RVL_ERR_BUSY (a
+ * transition is prepared, or a started resume is not finished); RVL_ERR_FORKED; or the driver's
+ * error. After RVL_ERR_STATE, RVL_ERR_BUSY and RVL_ERR_FORKED the context is as it was. Otherwise
+ * it is gone. No other call on the context may be running. Since 0.1.
  */
 RVL_API rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out);
 
@@ -119,8 +117,8 @@ RVL_API rvl_status rvl_device_get_info(const rvl_context *context, int device,
 /*
  * Waits until a device has finished all work of this process. Call it before you free memory that
  * work may still use. On a simulated device the clock advances. Returns RVL_OK; RVL_ERR_INVALID;
- * RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST, or what the driver answers, also if a
- * stream is being captured and nobody may wait. Thread-safe. Since 0.1.
+ * RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST; or the driver's error. A stream that is
+ * captured is an error, too: nobody may wait then. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_device_synchronize(rvl_context *context, int device);
 

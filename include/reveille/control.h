@@ -47,15 +47,16 @@ typedef struct rvl_control_options {
  * Listens from now on, on a thread of the library that no signal interrupts, until
  * rvl_control_close() or the end of the process. A second call replaces what the first has said,
  * unless options is NULL. A child of a fork does not listen: it may call this itself. Processes of
- * other users get no answer.
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_IO (no socket); RVL_ERR_BUSY (another
- * thread is in rvl_control_close()). Thread-safe. Since 0.1.
+ * other users get no answer. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_HOST_OOM;
+ * RVL_ERR_IO (no socket could be made); RVL_ERR_BUSY (another thread is in rvl_control_close()).
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_control_open(const rvl_control_options *options);
 
 /*
- * Listens no more. Waits for what is being done. Returns RVL_OK, also where nobody listened;
- * RVL_ERR_STATE from within `move`; RVL_ERR_BUSY: another thread closes. Thread-safe. Since 0.1.
+ * Listens no more. Waits for what is being done. Returns RVL_OK (also where nobody listened);
+ * RVL_ERR_STATE (called from within `move`); RVL_ERR_BUSY (another thread is in
+ * rvl_control_close()). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_control_close(void);
 
@@ -70,10 +71,10 @@ typedef struct rvl_control_answer {
  * Has another process sleep or wake, and waits for its answer. One that ends meanwhile leaves its
  * devices empty.
  *
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no such process, or it does not listen to
- * this user); RVL_ERR_IO (it ended meanwhile); RVL_ERR_TIMEOUT (it takes no request, or gives no
- * answer for five minutes beyond timeout_ns); else what that process answered, with its message.
- * Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NOT_FOUND (there is no such process, or
+ * it does not listen to this user); RVL_ERR_IO (the process has ended meanwhile, and its devices
+ * are free); RVL_ERR_TIMEOUT (the process takes no request, or gives no answer for five minutes
+ * beyond timeout_ns); or what that process answered, with its message. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_control_ask(int process, const rvl_control_request *request,
                                    rvl_control_answer *answer_out);

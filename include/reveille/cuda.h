@@ -56,9 +56,9 @@ typedef struct rvl_cuda_options {
  * the driver that this library uses, opened and started if needed. RVL_CUDA_LIBRARY names another.
  * cuda_version: the version of CUDA that has the signature you call it by, 12000 for 12.0. For code
  * that must use the same driver and must not link it. Not in a build without the CUDA backend.
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no such entry point); RVL_ERR_NO_DRIVER;
- * RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. *entry_out is good until the process ends.
- * Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (the driver has no function of that name and
+ * version); RVL_ERR_NO_DRIVER; RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE (the driver finds no
+ * device). *entry_out is good until the process ends. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_cuda_get_entry(const char *name, int cuda_version, void **entry_out);
 

@@ -70,9 +70,8 @@ typedef struct rvl_guard {
 /*
  * Sets the guard of a context, which has one at most; NULL takes it away. The struct is copied. A
  * transition that has begun keeps the guard that it has asked: wait for it before you free what
- * `user` points to.
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION (fields that this library does not know);
- * RVL_ERR_FORKED. Thread-safe, also from a callback. Since 0.1.
+ * `user` points to. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED.
+ * Thread-safe, also from a callback. Since 0.1.
  */
 RVL_API rvl_status rvl_context_set_guard(rvl_context *context, const rvl_guard *guard);
 

@@ -16,8 +16,8 @@ extern "C" {
 /*
  * Whether the values of the environment's variables are understood (docs/hooks.md). If not, the
  * preload library has ended the process at its start. The torch library ends it at the first call
- * that needs them: call this one before. Returns RVL_OK, or RVL_ERR_INVALID with the
- * variable's name in the message. Thread-safe. Since 0.1.
+ * that needs them: call this one before. Returns RVL_OK or RVL_ERR_INVALID (a variable is not
+ * understood. The message names it). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_check_settings(void);
 
@@ -26,37 +26,45 @@ RVL_API rvl_status rvl_hooks_check_settings(void);
  * device has the number 0. It belongs to the library and is never closed. Allocations with a disk
  * backup lie in others. rvl_pause() and rvl_resume() of it are refused (RVL_ERR_BUSY) while a
  * stream is captured, ask processes that import the memory, and are recorded, as those below.
- * Returns RVL_OK, RVL_ERR_INVALID, or as rvl_context_open(). Thread-safe. Since 0.1.
+ * Returns as rvl_context_open(); RVL_ERR_INVALID (a variable of the environment is not understood.
+ * The message names it). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_get_context(int device, rvl_context **context_out);
 
 /*
  * The context of an index, in the order in which they were opened: one for each device, and one
  * more for each device and directory of disk backups. None is opened. *device_out: the device's
- * number in CUDA. Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe.
- * Since 0.1.
+ * number in CUDA. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (the index is past the
+ * last). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_get_context_at(size_t index, int *device_out,
                                             rvl_context **context_out);
 
 /*
- * As tms_pause() and tms_resume(), but a failure is returned and does not end the process. tag:
- * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
- * RVL_ERR_BUSY while a stream is captured, here or in a process that imported the memory;
- * RVL_ERR_TIMEOUT if such a process does not let go of it in time (a pause waits at most
- * RVL_IPC_TIMEOUT_MS in all); else as rvl_pause() and rvl_resume(). Each context is a transaction
- * of its own; a resume that would not fit in all of them moves none. The tag "nccl" means the
- * communicators, if any is named (reveille/communicator.h): all ranks have to call it, and what can
- * fail on one of them keeps the others waiting. Thread-safe. Since 0.1.
+ * As tms_pause(), but a failure is returned and does not end the process. tag: NULL or "" for all.
+ * Each context is a transaction of its own. The tag "nccl" means the communicators, if any is named
+ * (reveille/communicator.h): all ranks have to call it, and what can fail on one of them keeps the
+ * others waiting. Returns as rvl_pause(); RVL_ERR_NOT_FOUND (no allocation of a region ever had the
+ * tag); RVL_ERR_BUSY (a stream is captured, here or in a process that imported the memory);
+ * RVL_ERR_TIMEOUT (a process that imported the memory does not release it within
+ * RVL_IPC_TIMEOUT_MS). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_pause(const char *tag);
+
+/*
+ * As tms_resume(), and otherwise as above. A resume that would not fit in all contexts moves none.
+ * Returns as rvl_resume(); RVL_ERR_NOT_FOUND (no allocation of a region ever had the tag);
+ * RVL_ERR_BUSY (a stream is captured, here or in a process that imported the memory);
+ * RVL_ERR_TIMEOUT (a process that imported the memory does not release it within
+ * RVL_IPC_TIMEOUT_MS). Thread-safe. Since 0.1.
+ */
 RVL_API rvl_status rvl_hooks_resume(const char *tag);
 
 /*
  * Marks, for the trace that the preload library records (docs/record.md): a stage of the run
  * begins; a step of it ends. Without recording nothing happens. name: 1 to 255 bytes. Returns
- * RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_IO if the trace cannot be written.
- * Thread-safe. Since 0.1.
+ * RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_IO (the trace cannot be written). Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_stage(const char *name);
 RVL_API rvl_status rvl_hooks_step(void);
@@ -64,7 +72,8 @@ RVL_API rvl_status rvl_hooks_step(void);
 /*
  * A stage that is a range: it begins, and ends where its number is left. Ranges nest and overlap,
  * also over the marks of rvl_hooks_stage(). number: from 1 to 2^32 - 1, and not of a range that is
- * open. A number that is not open is passed over. name and results as above. Since 0.1.
+ * open. A number that is not open is passed over. name: as above. Returns as rvl_hooks_stage().
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_begin(uint64_t number, const char *name);
 RVL_API rvl_status rvl_hooks_end(uint64_t number);
@@ -72,8 +81,8 @@ RVL_API rvl_status rvl_hooks_end(uint64_t number);
 /*
  * What NCCL has allocated for itself on a CUDA device of a number and still holds, as the preload
  * library records it (nccl:PID, docs/record.md). It tells what a version of NCCL keeps that cannot
- * say so itself. Returns RVL_OK; RVL_ERR_NOT_FOUND if the process is not recorded, or has used no
- * such device; RVL_ERR_INVALID. Thread-safe. Since 0.1.
+ * say so itself. Returns RVL_OK; RVL_ERR_NOT_FOUND (the process is not recorded, or has not used
+ * the device); RVL_ERR_INVALID. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_get_nccl_bytes(int device, uint64_t *bytes_out);
 

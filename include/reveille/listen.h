@@ -69,9 +69,8 @@ typedef struct rvl_listener {
 /*
  * Sets the listener of the process; NULL: nobody hears. The struct is not copied and must stay as
  * it is for as long as the process lives, since threads may be in its functions. Returns RVL_OK;
- * RVL_ERR_INVALID if a function is missing; RVL_ERR_VERSION (functions that this library does not
- * know); RVL_ERR_STATE if there is another listener, which has to be taken away first.
- * Thread-safe. Since 0.1.
+ * RVL_ERR_INVALID (a function of the listener is NULL); RVL_ERR_VERSION; RVL_ERR_STATE (the process
+ * has another listener. Remove it first). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_listener_set(const rvl_listener *listener);
 

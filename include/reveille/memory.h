@@ -53,8 +53,8 @@ typedef enum rvl_state {
 RVL_API const char *rvl_state_text(rvl_state state);
 
 /*
- * Adds a process to the context, or finds it if the name is already there.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Adds a process to the context, or finds it if the name is already there. Returns RVL_OK,
+ * RVL_ERR_INVALID, RVL_ERR_HOST_OOM, RVL_ERR_STATE or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_process_define(rvl_context *context, const char *name,
                                       rvl_process *process_out);
@@ -108,14 +108,15 @@ typedef struct rvl_tag_options {
  * Exportable and born-paused allocations never share. If there is no room for a shared block an
  * allocation gets memory of its own.
  *
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION, RVL_ERR_HOST_OOM, RVL_ERR_STATE or
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_tag_define(rvl_context *context, const char *name,
                                   const rvl_tag_options *options, rvl_tag *tag_out);
 
 /*
  * Finds a tag of a process by name. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_FORKED or
- * RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ * RVL_ERR_NOT_FOUND (the process has no tag of that name). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const char *name,
                                 rvl_tag *tag_out);
@@ -127,9 +128,9 @@ RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const
 RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 /*
- * Sets RVL_TAG_RETAIN_BACKUPS of one tag and leaves its other options as they are. It
- * counts from the tag's next pause or resume on. Returns RVL_OK; RVL_ERR_INVALID (no tag of this
- * number); RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Sets RVL_TAG_RETAIN_BACKUPS of one tag and leaves its other options as they are. It counts from
+ * the tag's next pause or resume on. Returns RVL_OK; RVL_ERR_INVALID (there is no tag of this
+ * number); RVL_ERR_STATE; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag, bool retain);
 
@@ -155,12 +156,12 @@ typedef struct rvl_alloc_options {
 
 /*
  * Reserves an address range of size_bytes, rounded up to the device's granularity, backs it with
- * physical memory and makes it accessible. The content is not defined.
- * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown tag or process; a
- * disk backup where the context has no disk_directory); RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM;
- * RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (a flag the backend cannot honour); RVL_ERR_STATE (from a
- * callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for
- * the device and never synchronizes, so it is safe while a stream is captured. The caller frees
+ * physical memory and makes it accessible. The content is not defined. Returns RVL_OK;
+ * RVL_ERR_INVALID (the size is 0 or beyond 2^63 - granularity, the tag or process is unknown, or a
+ * disk backup has no disk_directory); RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM;
+ * RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (the device or its driver cannot honour a flag);
+ * RVL_ERR_STATE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits
+ * for the device and never synchronizes, so it is safe while a stream is captured. The caller frees
  * *addr_out with rvl_free(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
@@ -168,11 +169,11 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
 
 /*
  * Frees the allocation that begins at addr, in any state; waits for a transition that moves it.
- * Does not wait for work that still uses the memory: that is the caller's to know.
- * Returns RVL_OK; RVL_ERR_INVALID if no allocation begins at addr (a double free, say);
- * RVL_ERR_STATE (from a callback, except for imported memory); RVL_ERR_BUSY (its move is prepared);
- * RVL_ERR_FORKED; or the backend's error, and then the allocation is as it was. Thread-safe. Since
- * 0.1.
+ * Does not wait for work that still uses the memory: that is the caller's to know. Returns RVL_OK;
+ * RVL_ERR_INVALID (no allocation begins at `addr`, or not any more); RVL_ERR_STATE (called from a
+ * callback, except for imported memory); RVL_ERR_BUSY (the allocation is part of a prepared
+ * transition); RVL_ERR_FORKED; or the driver's error. After an error the allocation is as it was.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
 
@@ -192,16 +193,17 @@ typedef struct rvl_allocation {
 } rvl_allocation;
 
 /*
- * Describes the allocation that contains addr, interior addresses included.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Describes the allocation that contains addr, interior addresses included. Returns RVL_OK,
+ * RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (no allocation contains `addr`) or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_allocation_find(rvl_context *context, rvl_addr addr,
                                        rvl_allocation *allocation_out);
 
 /*
  * Iterates in order of address: describes the first allocation that begins at or above from. Start
- * with 0, go on with addr + 1. Allocations made or freed meanwhile may or may not be seen.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (no more) or RVL_ERR_FORKED. Thread-safe.
+ * with 0, go on with addr + 1. Allocations made or freed meanwhile may or may not be seen. Returns
+ * RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (there are no more) or RVL_ERR_FORKED. Thread-safe.
  * Since 0.1.
  */
 RVL_API rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from,
@@ -209,11 +211,10 @@ RVL_API rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from,
 
 /*
  * Where the host backup of addr (interior addresses included) lies: *host_out points to the byte
- * that backs addr, and *size_out bytes follow in the same allocation. Valid until the allocation
- * is resumed or freed. On a simulated device of accounted memory there are no bytes to point to.
- * Returns RVL_OK; RVL_ERR_NOT_FOUND if addr lies in no allocation or it holds no host backup now;
- * RVL_ERR_NOT_SUPPORTED (accounted memory); RVL_ERR_INVALID; RVL_ERR_FORKED. Thread-safe.
- * Since 0.1.
+ * that backs addr, and *size_out bytes follow in the same allocation. Valid until the allocation is
+ * resumed or freed. Returns RVL_OK; RVL_ERR_NOT_FOUND (`addr` is in no allocation, or there is no
+ * such backup now); RVL_ERR_NOT_SUPPORTED (the device is simulated with accounted memory, so there
+ * are no bytes); RVL_ERR_INVALID; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **host_out,
                                    uint64_t *size_out);
@@ -222,8 +223,7 @@ RVL_API rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const vo
  * Where the disk backup of addr lies: from *offset_out on in the file of *fd_out, with *size_out
  * bytes in the same allocation. The file has no name and belongs to the context: read it with
  * pread() and do not close it. It was opened with O_DIRECT if the file system allows that. Valid
- * until the allocation is resumed or freed. Errors as those of rvl_backup_find(). Thread-safe.
- * Since 0.1.
+ * until the allocation is resumed or freed. Returns as rvl_backup_find(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_backup_find_file(rvl_context *context, rvl_addr addr, int *fd_out,
                                         uint64_t *offset_out, uint64_t *size_out);

@@ -20,11 +20,11 @@ typedef struct rvl_model_step rvl_model_step;
 
 /*
  * Reads a config from a file, or from length bytes of text. Values that are missing take the
- * default that the family's own code has, where it has one.
- * rvl_last_error() says at which line or key it was refused.
- * Returns RVL_OK; RVL_ERR_INVALID (no JSON, an unknown family, a missing key, an impossible value;
- * also NULL); RVL_ERR_IO; RVL_ERR_HOST_OOM. The caller frees *model_out with rvl_model_close().
- * Thread-safe. Since 0.1.
+ * default that the family's own code has, where it has one. rvl_last_error() says at which line or
+ * key it was refused. Returns RVL_OK; RVL_ERR_INVALID (an argument is NULL, the text is no JSON,
+ * the family is unknown, a key is missing, or a value is impossible); RVL_ERR_IO (the file cannot
+ * be read); RVL_ERR_HOST_OOM. The caller frees *model_out with rvl_model_close(). Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_model_open(const char *path, rvl_model **model_out);
 RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_out);
@@ -277,24 +277,24 @@ typedef struct rvl_model_setting {
 
 /*
  * The setting of that index, from 0, in the order of a help. Returns RVL_OK, RVL_ERR_NOT_FOUND
- * (there are fewer: that leaves the error record) or RVL_ERR_INVALID (NULL). Thread-safe. Since
+ * (there are fewer settings. That leaves the error record) or RVL_ERR_INVALID. Thread-safe. Since
  * 0.1.
  */
 RVL_API rvl_status rvl_model_setting_get(size_t index, rvl_model_setting *setting_out);
 
 /*
  * Sets the option that is called name to a value in words, such as "fsdp:8" for "train". A device
- * is not copied. Returns RVL_OK; RVL_ERR_NOT_FOUND (no such setting); RVL_ERR_INVALID (the message
- * says what is expected; NULL); RVL_ERR_VERSION (struct_size is of a program that does not have the
- * option). The options are as before then. Since 0.1.
+ * is not copied. Returns RVL_OK; RVL_ERR_NOT_FOUND (there is no such setting); RVL_ERR_INVALID (the
+ * value is wrong. The message says what is expected); RVL_ERR_VERSION (struct_size is of an older
+ * program, which does not have the option). The options are as before then. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_set(rvl_model_options *options, const char *name,
                                          const char *value);
 
 /*
  * Whether a setting can change anything beside the others. rvl_model_step_make() refuses some that
- * cannot, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (it changes nothing: the message
- * says why, and the remedy; NULL); RVL_ERR_NOT_FOUND (no such setting); RVL_ERR_VERSION.
+ * cannot, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (the setting changes nothing. The
+ * message says why, and the remedy); RVL_ERR_NOT_FOUND (there is no such setting); RVL_ERR_VERSION.
  * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_check(const rvl_model_options *options, const char *name);
@@ -302,12 +302,11 @@ RVL_API rvl_status rvl_model_options_check(const rvl_model_options *options, con
 /* ---- A step ---- */
 
 /*
- * Works out a step for one GPU and makes its trace in memory. Where it fails,
- * the key of rvl_last_error() is that of the config, or the name of a setting ("micro-batch"). The
- * message has other settings in quotes ('train').
- * Returns RVL_OK; RVL_ERR_INVALID (an option; sizes that do not divide; no room for a KV cache);
- * RVL_ERR_HOST_OOM. The caller frees *step_out with rvl_model_step_close(). Many threads may make
- * steps of one model. Since 0.1.
+ * Works out a step for one GPU and makes its trace in memory. Where it fails, the key of
+ * rvl_last_error() is that of the config, or the name of a setting ("micro-batch"). The message has
+ * other settings in quotes ('train'). Returns RVL_OK; RVL_ERR_INVALID (an option is wrong, sizes do
+ * not divide, or there is no room for a KV cache); RVL_ERR_VERSION; RVL_ERR_HOST_OOM. The caller
+ * frees *step_out with rvl_model_step_close(). Many threads may make steps of one model. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
                                        rvl_model_step **step_out);
@@ -358,7 +357,7 @@ RVL_API rvl_status rvl_model_step_get_events(const rvl_model_step *step,
 
 /*
  * Replays the step without a file, as rvl_replay_run_events() does. The step may be closed before
- * the result. Returns as that, or RVL_ERR_INVALID (NULL). Since 0.1.
+ * the result. Returns as rvl_replay_run_events(). Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
                                          const rvl_replay_options *options,
@@ -366,8 +365,8 @@ RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
 
 /*
  * Writes the step as a trace. A file of that name is replaced when the new one is whole; what is no
- * regular file (a pipe) is written to as it is. Returns RVL_OK, RVL_ERR_INVALID (NULL), RVL_ERR_IO
- * (nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.
+ * regular file (a pipe) is written to as it is. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO (the
+ * trace cannot be written. Nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path);
 

@@ -50,8 +50,8 @@ typedef struct rvl_piece {
 /*
  * Writes up to capacity pieces of a prepared transition to pieces_out, by allocation in the order
  * in which those were made, and how many there are to *count_out. piece_size: sizeof(rvl_piece).
- * There are none if it is not a resume in parts. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_STATE
- * (from a callback) or RVL_ERR_FORKED. One thread at a time may use a transition. Since 0.1.
+ * There are none if it is not a resume in parts. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_STATE or
+ * RVL_ERR_FORKED. One thread at a time may use a transition. Since 0.1.
  */
 RVL_API rvl_status rvl_transition_copy_pieces(rvl_transition *transition, rvl_piece *pieces_out,
                                               size_t piece_size, size_t capacity,
@@ -62,22 +62,23 @@ RVL_API rvl_status rvl_transition_copy_pieces(rvl_transition *transition, rvl_pi
  * list above to *piece_out; how many pieces there are, if none of your part is open. Later ones are
  * on their way meanwhile. Only with RVL_RESUME_BY_PIECES is there anything to wait for.
  *
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO (restore;
- * the backup is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. After
- * an error the piece is open still: call again, fill it, or abort. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH; RVL_ERR_IO (the
+ * backup cannot be read, and is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE; RVL_ERR_FORKED. After an
+ * error the piece is open still: call again, fill it, or abort. Since 0.1.
  */
 RVL_API rvl_status rvl_transition_load_next(rvl_transition *transition, size_t *piece_out);
 
 /*
- * Closes all open pieces. filled: for each piece, in the order above, whether you have filled it;
- * what you wrote must have arrived (synchronize your streams). piece_count: how many there are, or
- * 0 with filled NULL: none was filled. What differs from the backup, and what was not filled, is
- * restored from the backup. Pieces that are not open stay as they are.
+ * Closes all open pieces, so that the commit cannot fail. filled: for each piece, in the order
+ * above, whether you have filled it; what you wrote must have arrived (synchronize your streams).
+ * piece_count: how many there are, or 0 with filled NULL: none was filled. What differs from the
+ * backup, and what was not filled, is restored from the backup. Pieces that are not open stay as
+ * they are.
  *
- * Returns RVL_OK: nothing is open, and the commit cannot fail. RVL_ERR_INVALID; RVL_ERR_HOST_OOM;
- * RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO (restore; the backup is kept); RVL_ERR_DEVICE_LOST;
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. After an error the transition is prepared still,
- * and pieces that were open and not right are open: call again, or abort. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID (piece_count is not the number of pieces); RVL_ERR_HOST_OOM;
+ * RVL_ERR_DIGEST_MISMATCH; RVL_ERR_IO (the backup cannot be read, and is kept);
+ * RVL_ERR_DEVICE_LOST; RVL_ERR_STATE; RVL_ERR_FORKED. After an error the transition is prepared
+ * still, and pieces that were open and not right are open: call again, or abort. Since 0.1.
  */
 RVL_API rvl_status rvl_transition_fill(rvl_transition *transition, const bool *filled,
                                        size_t piece_count);

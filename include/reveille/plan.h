@@ -18,15 +18,15 @@ typedef struct rvl_plan rvl_plan;
 /*
  * Reads traces and PyTorch snapshots once, whether they can be; each case reads them again. What a
  * pipe holds is copied into memory. reading (may be NULL) has the flag RVL_REPLAY_PARTIAL and what
- * snapshots need. Returns RVL_OK; RVL_ERR_NOT_FOUND (there is no stage in them, and so none to
- * fit); or as rvl_replay_run(). The strings of paths must outlive the plan. The caller frees
- * *plan_out with rvl_plan_close(). Thread-safe. Since 0.1.
+ * snapshots need. Returns as rvl_replay_run(); RVL_ERR_NOT_FOUND (the traces have no stage, and so
+ * none that could fit). The strings of paths must outlive the plan. The caller frees *plan_out with
+ * rvl_plan_close(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_plan_open(const char *const *paths, size_t path_count,
                                  const rvl_replay_options *reading, rvl_plan **plan_out);
 
 /*
- * Steps of a model, which must outlive the plan. Returns RVL_OK, RVL_ERR_INVALID (NULL) or
+ * Steps of a model, which must outlive the plan. Returns RVL_OK, RVL_ERR_INVALID or
  * RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_plan_open_model(const rvl_model *model, rvl_plan **plan_out);
@@ -82,9 +82,9 @@ typedef struct rvl_plan_result {
 
 /*
  * Works a case out. replay_out (may be NULL) receives its replay, as the case is at the largest
- * size, or NULL; the caller frees it with rvl_replay_close().
- * Returns RVL_OK, also for a case that is refused; RVL_ERR_INVALID (NULL, a replay with a filter, a
- * bad struct_size), RVL_ERR_VERSION; RVL_ERR_HOST_OOM (the state is RVL_PLAN_FAILED then).
+ * size, or NULL; the caller frees it with rvl_replay_close(). Returns RVL_OK (also for a case that
+ * does not fit or is refused); RVL_ERR_INVALID (a struct_size is wrong, or the replay has a
+ * filter); RVL_ERR_VERSION; RVL_ERR_HOST_OOM (the state of the result is RVL_PLAN_FAILED then).
  * Many threads may work out cases of one plan. Since 0.1.
  */
 RVL_API rvl_status rvl_plan_run(const rvl_plan_case *planned, rvl_plan_result *result_out,
@@ -121,8 +121,8 @@ typedef struct rvl_plan_sweep_options {
 
 /*
  * Works out cases on threads, in order. What has begun is finished: a sweep that stops has done the
- * first of them. Returns when all threads have, with RVL_OK, RVL_ERR_INVALID (NULL) or
- * RVL_ERR_VERSION. Results do not depend on the number of threads. Since 0.1.
+ * first of them. It ends when all threads have. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_VERSION.
+ * Results do not depend on the number of threads. Since 0.1.
  */
 RVL_API rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options);
 

@@ -17,16 +17,17 @@ extern "C" {
  * allocation after it, in a tag that moves after the move. At each stage mark the true use of each
  * device is sampled, unless other threads change memory all the while. Lines are buffered and
  * written when the buffer is full, at each mark, and at stop; a killed process leaves a file that
- * `reveille replay --partial` reads. Returns RVL_OK; RVL_ERR_INVALID (path NULL, or ends in .zst:
- * compress it afterwards); RVL_ERR_STATE (already recording); RVL_ERR_IO; RVL_ERR_HOST_OOM;
+ * `reveille replay --partial` reads. Returns RVL_OK; RVL_ERR_INVALID (the path is NULL, or ends in
+ * .zst. Compress the file afterwards); RVL_ERR_STATE (called from a callback, or a recording is
+ * running already); RVL_ERR_IO (the file cannot be made or written); RVL_ERR_HOST_OOM;
  * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_start(rvl_context *context, const char *path);
 
 /*
- * Writes the end record and closes the file. Returns RVL_OK; RVL_ERR_STATE (not recording);
- * RVL_ERR_IO if any line could not be written (the file then lacks its end record); RVL_ERR_FORKED.
- * Thread-safe. Since 0.1.
+ * Writes the end record and closes the file. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_STATE (called
+ * from a callback, or nothing is recorded); RVL_ERR_IO (a line could not be written. The file then
+ * lacks its end record); RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_stop(rvl_context *context);
 
@@ -46,8 +47,8 @@ typedef struct rvl_refusal {
 /*
  * Records that a request was refused which never reached this context: one that the program's own
  * allocator turned down, or one for host memory. Does nothing while nothing is recorded. Returns
- * RVL_OK; RVL_ERR_INVALID (no such process, 0 bytes, an empty text); RVL_ERR_NO_DEVICE;
- * RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * RVL_OK; RVL_ERR_INVALID (there is no such process, the refusal is of 0 bytes, or a text is
+ * empty); RVL_ERR_NO_DEVICE; RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *refusal);
 
@@ -56,8 +57,9 @@ RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *re
  * RVL_ENDED_BY_SIGNAL, and it is the signal's number. missed: how many of its processes are not in
  * the recording, though they should be. waits: a sentence of at most 255 bytes that says which
  * process waited for what never came, so that on cards the command would not have ended well; NULL:
- * none did. Does nothing while nothing is recorded. Returns RVL_OK, RVL_ERR_INVALID,
- * RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * none did. Does nothing while nothing is recorded. Returns RVL_OK; RVL_ERR_INVALID (the exit
+ * status or the signal is out of range, or `waits` is empty or too long); RVL_ERR_VERSION (a flag
+ * is not one that this version knows); RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
                                   uint64_t missed, const char *waits);
@@ -76,8 +78,8 @@ typedef struct rvl_mark {
 /*
  * Records a mark of a process that this context stands for, as the machine of simulated devices
  * does. The context's own stage stays: rvl_stage() begins that. Does nothing while nothing is
- * recorded. Returns RVL_OK, RVL_ERR_INVALID (no such kind or process, no name, an id of 0),
- * RVL_ERR_VERSION or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * recorded. Returns RVL_OK; RVL_ERR_INVALID (there is no such kind or process, or no name, or the
+ * id is 0); RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *mark);
 

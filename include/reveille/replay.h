@@ -18,10 +18,11 @@ extern "C" {
 /*
  * The profile that a text names: a file that `reveille calibrate` has written (a text that holds a
  * '/' or ends in ".json"; docs/calibrate.md has the format), a built-in name or a size
- * (rvl_profile_find()). Strings of a file's profile live until the process ends.
- * Returns RVL_OK; RVL_ERR_INVALID (NULL; a value of a file is missing, of the wrong type or out of
- * range: rvl_error.key says which); RVL_ERR_VERSION (a file of another format); RVL_ERR_IO;
- * RVL_ERR_HOST_OOM; RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ * (rvl_profile_find()). Strings of a file's profile live until the process ends. Returns RVL_OK;
+ * RVL_ERR_INVALID (a value of a file is missing, of the wrong type or out of range. `key` of
+ * rvl_last_error() says which); RVL_ERR_VERSION (the file has the format of another version);
+ * RVL_ERR_IO (the file cannot be read); RVL_ERR_HOST_OOM; RVL_ERR_NOT_FOUND (there is no profile of
+ * that name). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_load(const char *text, rvl_profile *profile_out);
 
@@ -93,11 +94,13 @@ typedef struct rvl_replay_options {
 
 /*
  * Replays a trace, or several merged on one clock. A path that ends in .pickle or .pickle.gz is a
- * PyTorch snapshot, which joins by the wall clock (docs/replay.md). options may be NULL.
- * Returns RVL_OK (also if it does not fit: ask the result); RVL_ERR_INVALID (options; a budget for
- * a stage that the trace does not have); RVL_ERR_CORRUPT_TRACE, RVL_ERR_VERSION, RVL_ERR_IO with
- * the place in rvl_last_error(); RVL_ERR_HOST_OOM; or what the backend answers.
- * The caller frees *replay_out with rvl_replay_close(). Since 0.1.
+ * PyTorch snapshot, which joins by the wall clock (docs/replay.md). options may be NULL. Returns
+ * RVL_OK (also if it does not fit: ask the result); RVL_ERR_INVALID (an option is wrong, or a
+ * budget is for a stage that the trace does not have); RVL_ERR_CORRUPT_TRACE; RVL_ERR_VERSION (a
+ * trace has a newer major version, or a struct sets a field that this library does not know);
+ * RVL_ERR_IO (a file cannot be read); RVL_ERR_NOT_FOUND (`device` names no profile);
+ * RVL_ERR_HOST_OOM; or the driver's error. rvl_last_error() says where. The caller frees
+ * *replay_out with rvl_replay_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
                                   const rvl_replay_options *options, rvl_replay **replay_out);
@@ -106,8 +109,8 @@ RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
  * Opens the files of a replay for reading: snapshots among them give the events that they would be
  * replayed with. Of the options those of snapshots count, device (for a snapshot beside which no
  * trace declares one) and RVL_REPLAY_PARTIAL. paths must outlive the reader; options may be NULL.
- * Returns as rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The caller
- * closes *reader_out with rvl_trace_reader_close(). Since 0.1.
+ * Returns as rvl_trace_reader_open() and rvl_snapshot_run(). The caller closes *reader_out with
+ * rvl_trace_reader_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
                                           const rvl_replay_options *options,
@@ -136,11 +139,11 @@ typedef struct rvl_replay_source {
 } rvl_replay_source;
 
 /*
- * Replays what a source gives, as rvl_replay_run() does with files; the file of rvl_last_error()
- * is source->name. The source is not needed any more when the call returns. RVL_REPLAY_PARTIAL
- * means nothing here. Returns as rvl_replay_run(), RVL_ERR_INVALID for a source that is not whole,
- * RVL_ERR_CORRUPT_TRACE for an event that no trace could hold, and what next and rewind answer.
- * Any number of threads, each with a source of its own. Since 0.1.
+ * Replays what a source gives, as rvl_replay_run() does with files; the file of rvl_last_error() is
+ * source->name. The source is not needed any more when the call returns. RVL_REPLAY_PARTIAL means
+ * nothing here. Returns as rvl_replay_run(); RVL_ERR_INVALID (the source is not whole);
+ * RVL_ERR_CORRUPT_TRACE (no trace could hold the event); or what next and rewind return. Any number
+ * of threads, each with a source of its own. Since 0.1.
  */
 RVL_API rvl_status rvl_replay_run_source(const rvl_replay_source *source,
                                          const rvl_replay_options *options,
@@ -158,7 +161,10 @@ typedef struct rvl_replay_events {
     size_t event_size; /* sizeof(rvl_trace_event) */
 } rvl_replay_events;
 
-/* Replays them, as rvl_replay_run_source() does with those of a source. Since 0.1. */
+/*
+ * Replays them, as rvl_replay_run_source() does with those of a source. Returns as
+ * rvl_replay_run_source(). Since 0.1.
+ */
 RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
                                          const rvl_replay_options *options,
                                          rvl_replay **replay_out);
@@ -206,7 +212,7 @@ RVL_API uint64_t rvl_replay_event_count(const rvl_replay *replay, uint64_t *skip
 
 /*
  * One device of the result. Strings live as long as the result. Returns RVL_OK, RVL_ERR_INVALID or
- * RVL_ERR_NOT_FOUND. Since 0.1.
+ * RVL_ERR_NOT_FOUND (there is no such device or stage). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
                                          rvl_replay_device *device_out);
@@ -252,7 +258,8 @@ RVL_API rvl_status rvl_replay_get_mark(const rvl_replay *replay, size_t device_i
  * first, and how many there are to *count_out. holder_size: sizeof(rvl_holder). External bytes have
  * process "external". Needs no memory. Asking for the stages of a device in order costs what has
  * changed between them, and what is written. Strings live as long as the result. Returns as
- * rvl_replay_get_device(). Since 0.1.
+ * rvl_replay_get_device(); RVL_ERR_INVALID (no rvl_holder is as large as holder_size says). Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
                                           uint32_t stage, rvl_holder *holders_out,
@@ -261,8 +268,8 @@ RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t devic
 /*
  * What a real device said while the trace was replayed on it: the most and the last bytes in use in
  * a stage, above what was in use before the first event (the CUDA context and other processes,
- * which the trace's external bytes stand for). RVL_ERR_NOT_FOUND on a simulated device, which is
- * not asked; else as rvl_replay_get_device(). Since 0.1.
+ * which the trace's external bytes stand for). Returns as rvl_replay_get_device();
+ * RVL_ERR_NOT_FOUND (the device is simulated, and not measured). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index,
                                            uint32_t stage, uint64_t *peak_bytes_out,
@@ -271,8 +278,8 @@ RVL_API rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t devi
 /*
  * What was truly in use on the device at the last sample that the trace has of a stage, and what is
  * predicted for that instant. A sample right after the mark of the next stage counts for both. The
- * first sample of a device enters the prediction and does not count. RVL_ERR_NOT_FOUND if there is
- * no sample; else as rvl_replay_get_device(). Since 0.1.
+ * first sample of a device enters the prediction and does not count. Returns as
+ * rvl_replay_get_device(); RVL_ERR_NOT_FOUND (the stage has no sample). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index,
                                           uint32_t stage, uint64_t *read_bytes_out,
@@ -293,7 +300,7 @@ typedef bool (*rvl_replay_write_fn)(void *user, const char *text, size_t size);
 
 /*
  * The same in pieces, a stage at a time, so that it need not be in memory as a whole. Returns as
- * rvl_replay_to_json(), and RVL_ERR_IO where write answers false. Since 0.1.
+ * rvl_replay_to_json(); RVL_ERR_IO (`write` has returned false). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write,
                                          void *user);

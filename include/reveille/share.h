@@ -45,11 +45,12 @@ typedef struct rvl_export {
  * at most `capacity`, from options->first_block on. fds_out and block_bytes_out get one entry for
  * each; with capacity 0, which asks for the numbers alone, both may be NULL.
  *
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND if no such allocation begins there;
- * RVL_ERR_NOT_SUPPORTED if it is not one of RVL_ALLOC_EXPORTABLE, or the backend shares nothing;
- * RVL_ERR_STATE if it is not active; RVL_ERR_FORKED; RVL_ERR_VERSION; else as the driver has it
- * (RVL_ERR_IO: no more files). On failure no descriptor was made, export_out is as it was, and what
- * fds_out and block_bytes_out hold is undefined.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no allocation begins at `addr`);
+ * RVL_ERR_NOT_SUPPORTED (the allocation is not of RVL_ALLOC_EXPORTABLE, or the device shares
+ * nothing. Simulated ones do not); RVL_ERR_STATE (the allocation is not active); RVL_ERR_IO (there
+ * are no more file descriptors); RVL_ERR_FORKED; RVL_ERR_VERSION; or the driver's error. On failure
+ * no descriptor was made, export_out is as it was, and what fds_out and block_bytes_out hold is
+ * undefined.
  *
  * You close the descriptors. Each keeps its memory alive, and so does each process that imported
  * it: a pause of the allocation then frees nothing, and what is resumed is other memory. Ask those
@@ -76,10 +77,11 @@ typedef struct rvl_import_options {
 } rvl_import_options;
 
 /*
- * Begins to import size_bytes, a multiple of the device's granularity. No driver is asked.
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM;
- * RVL_ERR_FORKED. *import_out is yours until rvl_import_finish() has succeeded or you cancel it.
- * One thread at a time may use it, and its context must stay open. Since 0.1.
+ * Begins to import size_bytes, a multiple of the device's granularity. No driver is asked. Returns
+ * RVL_OK; RVL_ERR_INVALID (size_bytes is no multiple of the granularity); RVL_ERR_VERSION;
+ * RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM; RVL_ERR_FORKED. *import_out is yours until
+ * rvl_import_finish() has succeeded or you cancel it. One thread at a time may use it, and its
+ * context must stay open. Since 0.1.
  */
 RVL_API rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
                                     const rvl_import_options *options, rvl_import **import_out);
@@ -87,19 +89,19 @@ RVL_API rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
 /*
  * Adds the next blocks, in order of address. The descriptors stay yours, and may be closed when the
  * call returns. May be called several times, with as many descriptors as you want to have open.
- * Returns RVL_OK; RVL_ERR_INVALID, also where the blocks do not fit the import's size;
- * RVL_ERR_NOT_SUPPORTED; RVL_ERR_HOST_OOM; RVL_ERR_FORKED; else as the driver has it. On failure
- * none of these blocks is added. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID (the blocks do not fit the import's size, or a descriptor is not
+ * one of a block); RVL_ERR_NOT_SUPPORTED; RVL_ERR_HOST_OOM; RVL_ERR_FORKED; or the driver's error.
+ * On failure none of these blocks is added. Since 0.1.
  */
 RVL_API rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint64_t *block_bytes,
                                   size_t count);
 
 /*
- * Reserves an address range, maps all blocks and enters the allocation. Returns RVL_OK, and the
- * import object is gone; RVL_ERR_INVALID if blocks are missing; RVL_ERR_HOST_OOM; RVL_ERR_FORKED;
- * else as the driver has it. After a failure nothing is mapped, and the import is as it was. You
- * free *addr_out with rvl_free(), which gives the blocks back, too, and does not wait for work that
- * uses them: see rvl_device_synchronize(). Since 0.1.
+ * Reserves an address range, maps all blocks and enters the allocation. The import object is gone
+ * then. Returns RVL_OK; RVL_ERR_INVALID (blocks are missing); RVL_ERR_HOST_OOM; RVL_ERR_FORKED; or
+ * the driver's error. After a failure nothing is mapped, and the import is as it was. You free
+ * *addr_out with rvl_free(), which gives the blocks back, too, and does not wait for work that uses
+ * them: see rvl_device_synchronize(). Since 0.1.
  */
 RVL_API rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out);
 
@@ -108,27 +110,27 @@ RVL_API void rvl_import_cancel(rvl_import *import);
 
 /*
  * Waits for the devices that reach the import at addr, and unmaps it; holds its blocks. What is
- * paused or lost already stays so.
- * Returns RVL_OK; RVL_ERR_NOT_FOUND if no import begins at addr; RVL_ERR_FORKED; else as the driver
- * has it, and then it is mapped as before. If it cannot be waited for because a stream is captured,
- * the driver says so. Thread-safe. Since 0.1.
+ * paused or lost already stays so. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no import
+ * begins at `addr`); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST; or the driver's error. On failure it is
+ * mapped as before. A stream that is captured is an error, too: nobody may wait then. Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
 
 /*
  * Maps a paused import again, at its address: all its blocks or, on failure, none. What is active
- * stays so. Returns as rvl_import_pause(), and RVL_ERR_STATE if its blocks were given back. If the
- * driver maps some and will not unmap them, it is lost, and a later call tries again. Thread-safe.
- * Since 0.1.
+ * stays so. Returns as rvl_import_pause(); RVL_ERR_STATE (the blocks of the import were given
+ * back). If the driver maps some and will not unmap them, it is lost, and a later call tries again.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr);
 
 /*
  * Gives the blocks of a paused import back. Its address range stays reserved, so that nothing else
- * comes to lie there, until rvl_free(). What is lost already stays so.
- * Returns as rvl_import_pause(), and RVL_ERR_STATE if it is active; on failure it is as it was. Of
- * several blocks one that is refused is counted as stranded and tried again at close, if others
- * are gone already. Thread-safe. Since 0.1.
+ * comes to lie there, until rvl_free(). What is lost already stays so. Returns as
+ * rvl_import_pause(); RVL_ERR_STATE (the import is active). On failure it is as it was. Of several
+ * blocks one that is refused is counted as stranded and tried again at close, if others are gone
+ * already. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_import_release(rvl_context *context, rvl_addr addr);
 

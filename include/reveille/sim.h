@@ -127,25 +127,26 @@ typedef struct rvl_profile {
 RVL_API size_t rvl_profile_count(void);
 
 /*
- * The built-in profile of an index, in the order of the table. Its strings are static.
- * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ * The built-in profile of an index, in the order of the table. Its strings are static. Returns
+ * RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (there is no profile of that index). Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out);
 
 /*
  * The built-in profile of a name, letter case ignored; or, where the text is a size ("80GiB",
  * "85017493504"), a profile of that capacity with name NULL and h200's granularity and costs.
- * A size below 1 MiB is RVL_ERR_INVALID: its unit is missing.
- * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID (a size is below 1 MiB, since its unit is missing);
+ * RVL_ERR_NOT_FOUND (there is no profile of that name). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);
 
 /*
  * Reads a size: digits, optionally with a fraction, optionally followed by B, KiB, MiB, GiB or TiB
  * (powers of two; K, M, G, T mean the same) or by KB, MB, GB or TB (powers of ten). Letter case is
- * ignored. A fraction counts to its sixth digit and is rounded
- * down to whole bytes. Returns RVL_OK, or RVL_ERR_INVALID for anything else, 0, and sizes of 2^63
- * and more. Thread-safe. Since 0.1.
+ * ignored. A fraction counts to its sixth digit and is rounded down to whole bytes. Returns RVL_OK
+ * or RVL_ERR_INVALID (the text is no size, or the size is 0, or 2^63 or more). Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out);
 

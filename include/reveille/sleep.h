@@ -37,13 +37,14 @@ typedef struct rvl_sleep_options {
  * free for others. A call that failed has left the process awake; if a neighbour took memory
  * meanwhile that cannot be had again, tags stay paused, and the message says so.
  *
- * What could not come back is refused before anything is done: RVL_ERR_BUSY (memory of another
- * process is open here, a transition is prepared, a resume goes on, rvl_sleep_forbid()).
- * Returns RVL_OK; RVL_ERR_NOT_SUPPORTED (the driver has no process checkpoint, there is no
- * nvidia-smi, managed memory, a communicator of NCCL that is not paused: see
- * rvl_communicator_check_sleep()); RVL_ERR_STATE (it sleeps already, or the call comes from a
- * callback); RVL_ERR_TIMEOUT; RVL_ERR_INVALID (NULL, and no context on real devices is open); what
- * rvl_pause() returns; RVL_ERR_IO (the driver: see the native code). Thread-safe. Since 0.1.
+ * What could not come back is refused before anything is done. Returns as rvl_pause(); RVL_ERR_BUSY
+ * (memory or events of another process are open here, a transition is prepared, a resume goes on,
+ * somebody else has locked the process, or rvl_sleep_forbid() was called); RVL_ERR_NOT_SUPPORTED
+ * (the driver is older than CUDA 12.8, nvidia-smi is not there, the process has managed memory, or
+ * rvl_communicator_check_sleep() refuses a communicator); RVL_ERR_STATE (the process sleeps
+ * already); RVL_ERR_TIMEOUT (calls or work on the devices went on); RVL_ERR_INVALID (`context` is
+ * NULL, and no context on real devices is open); RVL_ERR_IO (the driver failed. native_code of
+ * rvl_last_error() says how). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *options);
 
@@ -61,10 +62,9 @@ typedef struct rvl_wake_up_options {
  * before stay so. It first makes sure that there is room: the driver loses a process that it brings
  * back where there is none. A call that failed has left the process asleep.
  *
- * Returns RVL_OK; RVL_ERR_STATE (it does not sleep, or the call comes from a callback);
- * RVL_ERR_BUSY (another thread moves it); RVL_ERR_DEVICE_OOM, RVL_ERR_TIMEOUT (no room);
- * RVL_ERR_INVALID; what rvl_resume() returns; RVL_ERR_DEVICE_LOST: the driver could not bring the
- * process back, and never will. Thread-safe. Since 0.1.
+ * Returns as rvl_resume(); RVL_ERR_STATE (the process does not sleep); RVL_ERR_BUSY (another thread
+ * moves the process); RVL_ERR_TIMEOUT (memory was not freed in time); RVL_ERR_DEVICE_LOST (the
+ * driver could not bring the process back, and never will. End it). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *options);
 
@@ -72,14 +72,17 @@ RVL_API rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *
 RVL_API bool rvl_context_is_asleep(const rvl_context *context);
 
 /*
- * What rvl_sleep() with these arguments would do now. Changes nothing. Returns its refusals. In the
- * answer, sizes are those of the pause; time_ns is that of all steps, with what an H100 takes for
- * those of the driver. Thread-safe. Since 0.1.
+ * What rvl_sleep() with these arguments would do now. Changes nothing. In the answer, sizes are
+ * those of the pause; time_ns is that of all steps, with what an H100 takes for those of the
+ * driver. Returns as rvl_sleep(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *options,
                                       rvl_forecast *forecast_out);
 
-/* What rvl_wake_up() would do now. As rvl_sleep_forecast(). Since 0.1. */
+/*
+ * What rvl_wake_up() would do now. Sizes and time as those of rvl_sleep_forecast(). Returns as
+ * rvl_wake_up(). Since 0.1.
+ */
 RVL_API rvl_status rvl_wake_up_forecast(rvl_context *context, const rvl_wake_up_options *options,
                                         rvl_forecast *forecast_out);
 
@@ -87,12 +90,14 @@ RVL_API rvl_status rvl_wake_up_forecast(rvl_context *context, const rvl_wake_up_
  * Forbids sleeping from now on, for a reason that Reveille cannot see: call it when you open memory
  * of another process by CUDA yourself. why: a sentence that names what to close, copied. key:
  * yours, an address for instance; the same key may be given several times. Returns RVL_OK;
- * RVL_ERR_INVALID (why is NULL or empty); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ * RVL_ERR_INVALID (`why` is NULL or empty); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep_forbid(uint64_t key, const char *why);
 
-/* Takes one rvl_sleep_forbid() of that key back. RVL_ERR_NOT_FOUND: there is none. Thread-safe.
- * Since 0.1. */
+/*
+ * Takes one rvl_sleep_forbid() of that key back. Returns RVL_OK or RVL_ERR_NOT_FOUND (nothing is
+ * forbidden by that key). Thread-safe. Since 0.1.
+ */
 RVL_API rvl_status rvl_sleep_allow(uint64_t key);
 
 #ifdef __cplusplus

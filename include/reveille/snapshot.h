@@ -56,12 +56,13 @@ typedef struct rvl_snapshot_options {
 } rvl_snapshot_options;
 
 /*
- * Reads a snapshot, gzipped or not, and runs it. options may be NULL. Returns RVL_OK
- * (also if a verification diverges: ask the result); RVL_ERR_INVALID (options); RVL_ERR_IO;
- * RVL_ERR_CORRUPT_TRACE (no snapshot, a broken one, or one that names code; the message has the
- * byte); RVL_ERR_VERSION (a newer pickle protocol); RVL_ERR_NOT_FOUND (no such device, or no call
- * of the line `recompute` that keeps anything for a pass of backward); RVL_ERR_HOST_OOM. The caller
- * frees *snapshot_out with rvl_snapshot_close(). Since 0.1.
+ * Reads a snapshot, gzipped or not, and runs it. options may be NULL. Returns RVL_OK (also if a
+ * verification diverges: ask the result); RVL_ERR_INVALID; RVL_ERR_IO (the file cannot be read);
+ * RVL_ERR_CORRUPT_TRACE (the file is no snapshot, is broken, or names code. The message has the
+ * byte); RVL_ERR_VERSION (the pickle protocol is newer, or the options set a field that this
+ * library does not know); RVL_ERR_NOT_FOUND (there is no such device, or no call of the line
+ * `recompute` that keeps anything for a pass of backward); RVL_ERR_HOST_OOM. The caller frees
+ * *snapshot_out with rvl_snapshot_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
                                     rvl_snapshot **snapshot_out);
@@ -83,8 +84,8 @@ typedef struct rvl_snapshot_trace {
  * allocations under the tag "segments", and the stages, between which the stage is "outside". By
  * part the tags are "tensors" (what live blocks were asked for), "rounding", "pending", "split" and
  * "cached" (as in rvl_snapshot_stage), each to the device's granularity; their sum is the same.
- * Times are the wall clock's. options may be NULL. Returns as rvl_snapshot_run(), and
- * RVL_ERR_IO if the trace could not be written. Since 0.1.
+ * Times are the wall clock's. options may be NULL. Returns as rvl_snapshot_run(); RVL_ERR_IO (the
+ * trace cannot be written). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
                                             const rvl_snapshot_trace *trace,
@@ -115,7 +116,9 @@ typedef struct rvl_snapshot_facts {
     uint8_t reserved_at_end[7];
 } rvl_snapshot_facts;
 
-/* The result as a whole. Strings live as long as it. RVL_OK or RVL_ERR_INVALID. Since 0.1. */
+/*
+ * The result as a whole. Strings live as long as it. Returns RVL_OK or RVL_ERR_INVALID. Since 0.1.
+ */
 RVL_API rvl_status rvl_snapshot_get_facts(const rvl_snapshot *snapshot,
                                           rvl_snapshot_facts *facts_out);
 
@@ -141,7 +144,10 @@ typedef struct rvl_snapshot_stage {
     uint64_t pinning_size_bytes; /* as asked for */
 } rvl_snapshot_stage;
 
-/* One stage, in order of their starts. RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Since 0.1. */
+/*
+ * One stage, in order of their starts. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (there
+ * is no such stage). Since 0.1.
+ */
 RVL_API rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t stage,
                                           rvl_snapshot_stage *stage_out);
 
@@ -159,7 +165,8 @@ typedef struct rvl_snapshot_part {
 
 /*
  * A part, the largest first; a tag comes once for each module. Only after a run with
- * RVL_SNAPSHOT_HOLDERS. RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Since 0.1.
+ * RVL_SNAPSHOT_HOLDERS. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (there are fewer).
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_get_part(const rvl_snapshot *snapshot, uint32_t stage,
                                          uint32_t part, rvl_snapshot_part *part_out);
@@ -179,14 +186,17 @@ typedef struct rvl_snapshot_line {
     uint64_t count; /* tensors */
 } rvl_snapshot_line;
 
-/* A line, the largest first; the 64 largest are kept. As rvl_snapshot_get_part(). Since 0.1. */
+/*
+ * A line, the largest first; the 64 largest are kept. Returns as rvl_snapshot_get_part(). Since
+ * 0.1.
+ */
 RVL_API rvl_status rvl_snapshot_get_line(const rvl_snapshot *snapshot, uint32_t stage,
                                          uint32_t line, rvl_snapshot_line *line_out);
 
 /*
  * A line of the program with calls that have asked for activations held at the same instant, the
- * largest first; lines that it calls come beside it. tag is "activations", via_name and module
- * are NULL. As rvl_snapshot_get_part(). Since 0.1.
+ * largest first; lines that it calls come beside it. tag is "activations", via_name and module are
+ * NULL. Returns as rvl_snapshot_get_part(). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_get_call(const rvl_snapshot *snapshot, uint32_t stage,
                                          uint32_t call, rvl_snapshot_line *call_out);

@@ -18,8 +18,9 @@ extern "C" {
 
 /*
  * Begins a stage, on every device of the context. name: 1 to 255 bytes. If the devices are real and
- * the preload library records this process (docs/record.md), it is told.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * the preload library records this process (docs/record.md), it is told. Returns RVL_OK,
+ * RVL_ERR_INVALID (the name is not 1 to 255 bytes long), RVL_ERR_HOST_OOM or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_stage(rvl_context *context, const char *name);
 
@@ -31,9 +32,10 @@ RVL_API rvl_status rvl_step(rvl_context *context);
 
 /*
  * Tells the context of external bytes on a device: from now on `cause` holds `bytes` there (0 takes
- * it away). On a simulated device they take room. cause: 1 to 255 bytes.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_OOM (simulated, no
- * overcommit), RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * it away). On a simulated device they take room. cause: 1 to 255 bytes. Returns RVL_OK,
+ * RVL_ERR_INVALID (`cause` is not 1 to 255 bytes long), RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_OOM (the
+ * device is simulated and does not overcommit), RVL_ERR_HOST_OOM, RVL_ERR_STATE or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_external_set(rvl_context *context, int device, const char *cause,
                                     uint64_t bytes);
@@ -110,10 +112,9 @@ RVL_API rvl_status rvl_device_get_memory(rvl_context *context, int device, uint6
  * Writes a sentence about a device, to print beside an error: version of the library, name and
  * number of the device, bytes in all and free, and which tags of this context hold memory there,
  * largest first. "Reveille 0.1.0, device 0 (NVIDIA H200): 139.8 GiB, 61.5 GiB free; held here:
- * kv_cache 94.2 GiB paused, weights 30.7 GiB; by all else 47.6 GiB". It is cut to text_bytes,
- * NUL included. No memory is allocated. The error record stays unless this call fails.
- * Returns RVL_OK; RVL_ERR_INVALID, also where there is no room for a text; or as
- * rvl_device_get_memory(). Thread-safe. Since 0.1.
+ * kv_cache 94.2 GiB paused, weights 30.7 GiB; by all else 47.6 GiB". It is cut to text_bytes, NUL
+ * included. No memory is allocated. The error record stays unless this call fails. Returns as
+ * rvl_device_get_memory(); RVL_ERR_INVALID (there is no room for a text). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_device_get_summary(rvl_context *context, int device, char *text_out,
                                           size_t text_bytes);
@@ -137,8 +138,8 @@ typedef struct rvl_host_memory {
 /*
  * What is known of host memory. registering_refused above 0: copies take processor time, and may be
  * slower than the link; raise the limit of locked memory. Returns RVL_OK, RVL_ERR_INVALID,
- * RVL_ERR_NOT_SUPPORTED (the backend does not say) or RVL_ERR_FORKED. Thread-safe; the numbers are
- * of one instant. Since 0.1.
+ * RVL_ERR_NOT_SUPPORTED (the backend does not say what host memory it has) or RVL_ERR_FORKED.
+ * Thread-safe; the numbers are of one instant. Since 0.1.
  */
 RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
 
@@ -146,7 +147,7 @@ RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *me
  * Gives idle host memory of the pool back to the system, as long as more than keep_bytes of it are
  * there, and waits until it is back. What backups use stays. The next pause has to make it again,
  * which is slow (rvl_cuda_options.host_keep). A simulated device keeps nothing that could go back.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_SUPPORTED (the backend keeps none) or
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_SUPPORTED (the backend keeps no host memory) or
  * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_host_trim(rvl_context *context, uint64_t keep_bytes);
@@ -197,7 +198,7 @@ RVL_API uint32_t rvl_stage_count(rvl_context *context);
 
 /*
  * Statistics of one stage on one device. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE,
- * RVL_ERR_NOT_FOUND (no such stage) or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * RVL_ERR_NOT_FOUND (there is no such stage) or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_stage_get_stats(rvl_context *context, uint32_t stage, int device,
                                        rvl_stage_stats *stats_out);
@@ -212,8 +213,9 @@ typedef struct rvl_holder {
 /*
  * Writes up to capacity holders of the stage's peak to holders_out, largest first (ties: process,
  * then tag, by name, external last), and how many there are to *count_out. holder_size:
- * sizeof(rvl_holder). Their bytes sum to the stage's peak_bytes. Returns as rvl_stage_get_stats(),
- * and RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ * sizeof(rvl_holder). Their bytes sum to the stage's peak_bytes. Returns as rvl_stage_get_stats();
+ * RVL_ERR_INVALID (no rvl_holder is as large as holder_size says); RVL_ERR_HOST_OOM. Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
                                          rvl_holder *holders_out, size_t holder_size,

@@ -26,15 +26,17 @@ typedef struct rvl_store_options {
 
 /*
  * Opens a store: makes its socket, which users can reach from here on, and wait. A socket that an
- * owner has left behind is replaced. Returns RVL_OK; RVL_ERR_INVALID (no path, or too long a one);
- * RVL_ERR_BUSY (a store answers there already); RVL_ERR_VERSION; RVL_ERR_IO; RVL_ERR_HOST_OOM.
- * *store_out is owned by the caller, who closes it with rvl_store_close(). Since 0.1.
+ * owner has left behind is replaced. Returns RVL_OK; RVL_ERR_INVALID (the path is empty or too
+ * long); RVL_ERR_BUSY (a store answers at this path already, or another process has locked its
+ * folder); RVL_ERR_VERSION; RVL_ERR_IO (the socket cannot be made); RVL_ERR_HOST_OOM. *store_out is
+ * owned by the caller, who closes it with rvl_store_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_store_open(const rvl_store_options *options, rvl_store **store_out);
 
 /*
  * Serves users until stop_fd can be read; -1: for good. Nothing is read from it. One thread at a
- * time. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO or RVL_ERR_HOST_OOM. Since 0.1.
+ * time. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO (the socket cannot be waited for) or
+ * RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_store_serve(rvl_store *store, int stop_fd);
 
@@ -58,9 +60,8 @@ typedef struct rvl_store_stats {
 } rvl_store_stats;
 
 /*
- * Asks the store at a path. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (none answers there
- * within 10 s).
- * Thread-safe. Since 0.1.
+ * Asks the store at a path. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (no store of this user
+ * answers within 10 s). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out);
 

@@ -38,8 +38,9 @@ typedef struct rvl_timeline_options {
 
 /*
  * Makes an empty timeline, for one replay. options may be NULL. Returns RVL_OK, RVL_ERR_INVALID
- * (points out of bounds), RVL_ERR_VERSION or RVL_ERR_HOST_OOM. The caller frees *timeline_out with
- * rvl_timeline_close(), after the replay; it may outlive the replay's result. Since 0.1.
+ * (`points` is below 16 or above 1,000,000), RVL_ERR_VERSION or RVL_ERR_HOST_OOM. The caller frees
+ * *timeline_out with rvl_timeline_close(), after the replay; it may outlive the replay's result.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_timeline_open(const rvl_timeline_options *options,
                                      rvl_timeline **timeline_out);
@@ -65,7 +66,7 @@ RVL_API uint64_t rvl_timeline_end_ns(const rvl_timeline *timeline);
 
 /*
  * One device. Strings live as long as the timeline. Returns RVL_OK, RVL_ERR_INVALID or
- * RVL_ERR_NOT_FOUND. Since 0.1.
+ * RVL_ERR_NOT_FOUND (there is no such device, series, point or stage). Since 0.1.
  */
 RVL_API rvl_status rvl_timeline_get_device(const rvl_timeline *timeline, size_t index,
                                            rvl_timeline_device *device_out);
@@ -116,7 +117,8 @@ RVL_API rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t d
 /*
  * Writes up to capacity of the values of a point to values_out, one for each series that changed,
  * by number, and how many there are to *count_out. value_size: sizeof(rvl_timeline_value). Returns
- * as rvl_timeline_get_device(). Since 0.1.
+ * as rvl_timeline_get_device(); RVL_ERR_INVALID (no rvl_timeline_value is as large as value_size
+ * says). Since 0.1.
  */
 RVL_API rvl_status rvl_timeline_get_values(const rvl_timeline *timeline, size_t device_index,
                                            uint32_t point, rvl_timeline_value *values_out,

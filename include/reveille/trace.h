@@ -130,49 +130,55 @@ typedef struct rvl_trace_header {
  * in the place of an older one. A failure leaves the older one. Takes no memory after that.
  * Processes are declared as they first appear. Symbolic links of this user and of root are
  * followed. What is no regular file is written to directly. Returns RVL_OK, RVL_ERR_INVALID,
- * RVL_ERR_IO or RVL_ERR_HOST_OOM. The caller ends *writer_out with rvl_trace_writer_close(). Since
- * 0.1.
+ * RVL_ERR_VERSION, RVL_ERR_IO (the file cannot be made) or RVL_ERR_HOST_OOM. The caller ends
+ * *writer_out with rvl_trace_writer_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
                                          rvl_trace_writer **writer_out);
 
 /*
  * The same for a trace that gets its name when it is whole: rvl_trace_writer_close() puts it in the
- * place of an older one. Until then, and after any failure, the older one stays. The caller ends
- * *writer_out with rvl_trace_writer_close() or rvl_trace_writer_discard(). Since 0.1.
+ * place of an older one. Until then, and after any failure, the older one stays. Returns as
+ * rvl_trace_writer_open(). The caller ends *writer_out with rvl_trace_writer_close() or
+ * rvl_trace_writer_discard(). Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header *header,
                                                rvl_trace_writer **writer_out);
 
 /*
  * Declares a process and its operating system id (0: unknown). Events of a process that was not
- * declared are refused. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_IO. One thread
- * at a time a writer. Since 0.1.
+ * declared are refused. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_IO (a line
+ * could not be written, now or before). One thread at a time a writer. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *name,
                                                 uint64_t pid);
 
 /*
  * Writes one event. event_size: sizeof(rvl_trace_event). Times and, within a process, ids must not
- * fall. Returns RVL_OK; RVL_ERR_INVALID or RVL_ERR_VERSION (nothing is written); or RVL_ERR_IO
- * (sticky: later calls answer the same). One thread at a time a writer. Since 0.1.
+ * fall. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_IO (a line could not be
+ * written, now or before). After the first two nothing is written. One thread at a time a writer.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer,
                                               const rvl_trace_event *event, size_t event_size);
 
 /*
- * Writes a comment: one line, or several with LF between. Returns RVL_OK, RVL_ERR_INVALID (NULL, or
- * a line of more than 4000 bytes; nothing is written) or RVL_ERR_IO. One thread at a time a writer.
- * Since 0.1.
+ * Writes a comment: one line, or several with LF between. Returns RVL_OK; RVL_ERR_INVALID (the
+ * comment is NULL or has a line of more than 4000 bytes. Nothing is written); RVL_ERR_IO (a line
+ * could not be written, now or before). One thread at a time a writer. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_add_comment(rvl_trace_writer *writer, const char *text);
 
-/* Writes out what is buffered. Returns RVL_OK or RVL_ERR_IO. Since 0.1. */
+/*
+ * Writes out what is buffered. Returns RVL_OK or RVL_ERR_IO (a line could not be written, now or
+ * before). Since 0.1.
+ */
 RVL_API rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);
 
 /*
- * Writes the end record, closes the file and frees the writer. Returns RVL_OK (also for NULL), or
- * RVL_ERR_IO if any line was not written; the writer is gone either way. Since 0.1.
+ * Writes the end record, closes the file and frees the writer. Returns RVL_OK (also for NULL) or
+ * RVL_ERR_IO (a line could not be written, now or before). The writer is gone either way. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_close(rvl_trace_writer *writer);
 
@@ -200,9 +206,10 @@ typedef struct rvl_trace_reader_options {
 /*
  * Opens one trace, or several to be merged on one clock: the monotonic one if all name the same
  * boot, else the wall clock. Ties go to the earlier file. Files ending in .zst are decompressed.
- * The names (paths, where there are none) must outlive the reader. options may be NULL.
- * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO; RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE;
- * RVL_ERR_VERSION (a newer major version). rvl_last_error() says where: file, line and column. The
+ * The names (paths, where there are none) must outlive the reader. options may be NULL. Returns
+ * RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (a file cannot be read); RVL_ERR_HOST_OOM;
+ * RVL_ERR_CORRUPT_TRACE; RVL_ERR_VERSION (a trace has a newer major version, or the options set a
+ * field that this library does not know). rvl_last_error() says where: file, line and column. The
  * caller closes *reader_out. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
@@ -211,10 +218,10 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
 
 /*
  * The next event. event_size: sizeof(rvl_trace_event). Returns RVL_OK; RVL_ERR_INVALID;
- * RVL_ERR_NOT_FOUND after the last, which leaves the error record as it is; RVL_ERR_CORRUPT_TRACE,
- * RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error(). These three are sticky: every
- * later call answers with the same status and error, and what *event_out holds then means nothing.
- * One thread at a time a reader. Since 0.1.
+ * RVL_ERR_NOT_FOUND (there are no more events. That leaves the error record);
+ * RVL_ERR_CORRUPT_TRACE; RVL_ERR_IO (a file cannot be read); RVL_ERR_HOST_OOM. rvl_last_error() has
+ * the place of the last three. They are sticky: every later call answers with the same status and
+ * error, and what *event_out holds then means nothing. One thread at a time a reader. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
                                          size_t event_size);

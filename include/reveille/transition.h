@@ -44,10 +44,10 @@ typedef struct rvl_pause_options {
 /*
  * Releases the physical memory of the tags' active allocations and keeps their addresses. When it
  * returns RVL_OK the memory is free for other processes. Allocations that are paused or lost stay
- * as they are.
- * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_VETOED; RVL_ERR_HOST_OOM,
- * RVL_ERR_DISK_FULL, RVL_ERR_IO (backup); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
- * RVL_ERR_FORKED. Allocates no device memory. Thread-safe. Since 0.1.
+ * as they are. Returns RVL_OK; RVL_ERR_INVALID (an argument is wrong, or a tag is unknown);
+ * RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_VETOED; RVL_ERR_HOST_OOM; RVL_ERR_DISK_FULL; RVL_ERR_IO
+ * (the backup cannot be written); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE; RVL_ERR_FORKED. Allocates no
+ * device memory. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                              const rvl_pause_options *options);
@@ -97,11 +97,11 @@ typedef struct rvl_resume_options {
 /*
  * Gives the tags' paused (or lost) allocations physical memory again, at their old addresses and
  * for every device of their access lists, and restores what was backed up. Without a backup the
- * content is undefined. Active allocations stay as they are.
- * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT
- * (out of memory until the timeout passed); RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO
- * (restore; the backup is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
- * RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * content is undefined. Active allocations stay as they are. Returns RVL_OK; RVL_ERR_INVALID (an
+ * argument is wrong, or a tag is unknown); RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM;
+ * RVL_ERR_TIMEOUT (there was no room until the timeout had passed); RVL_ERR_HOST_OOM;
+ * RVL_ERR_DIGEST_MISMATCH; RVL_ERR_IO (the backup cannot be read, and is kept);
+ * RVL_ERR_DEVICE_LOST; RVL_ERR_STATE; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                               const rvl_resume_options *options);
@@ -113,26 +113,36 @@ RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t 
  * or RESUMING, and their memory can be neither used nor freed. Other calls that move its tags, free
  * its allocations or close the context return RVL_ERR_BUSY.
  *
- * rvl_pause_prepare() and rvl_resume_prepare() take the arguments of rvl_pause() and rvl_resume(),
- * return the same errors, and put the transition into *transition_out; RVL_ERR_INVALID if that is
- * NULL. After an error everything is as before and there is no handle. Thread-safe. Since 0.1.
+ * The arguments are those of rvl_pause(), and the transition comes in *transition_out. After an
+ * error everything is as before and there is no handle. Returns as rvl_pause(). Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                      const rvl_pause_options *options,
                                      rvl_transition **transition_out);
+
+/*
+ * The same with the arguments of rvl_resume(). Returns as rvl_resume(); RVL_ERR_INVALID (part_index
+ * is not below part_count, or that is above RVL_PARTS_MAX). Thread-safe. Since 0.1.
+ */
 RVL_API rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                       const rvl_resume_options *options,
                                       rvl_transition **transition_out);
 
 /*
- * Commits or aborts a prepared transition, by any thread, and frees the handle. Committing cannot
- * fail: memory that the device refuses to release is counted as stranded. (A resume in parts that
- * has open pieces is refused: RVL_ERR_STATE, and the handle is as before.) Aborting restores
- * the state before; if the device refuses, allocations are LOST with their backup, and its error is
- * returned. Both return RVL_OK; or RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback) or
- * RVL_ERR_FORKED, after which the handle is as before. Since 0.1.
+ * Commits a prepared transition, by any thread, and frees the handle. It cannot fail: memory that
+ * the device refuses to release is counted as stranded. Returns RVL_OK, RVL_ERR_INVALID,
+ * RVL_ERR_STATE (called from a callback, or a resume in parts has open pieces) or RVL_ERR_FORKED.
+ * After an error the handle is as before. Since 0.1.
  */
 RVL_API rvl_status rvl_transition_commit(rvl_transition *transition);
+
+/*
+ * Restores the state before a prepared transition, by any thread, and frees the handle. If the
+ * device refuses, allocations are LOST with their backup. Returns RVL_OK; RVL_ERR_INVALID;
+ * RVL_ERR_STATE; RVL_ERR_FORKED; or the driver's error. After the first three the handle is as
+ * before. Since 0.1.
+ */
 RVL_API rvl_status rvl_transition_abort(rvl_transition *transition);
 
 /* The answer of a dry run: for the device with the least room, except where noted. */
@@ -152,15 +162,16 @@ typedef struct rvl_forecast {
 
 /*
  * What rvl_pause() with these arguments would do now. Changes nothing; another thread or process
- * may change the answer. Returns as rvl_pause() does for wrong arguments, and RVL_OK also if it
- * does not fit. Thread-safe. Since 0.1.
+ * may change the answer. Returns RVL_OK (also if it does not fit); RVL_ERR_INVALID (an argument is
+ * wrong, or a tag is unknown); RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_HOST_OOM; RVL_ERR_STATE;
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                       const rvl_pause_options *options, rvl_forecast *forecast_out);
 
 /*
- * What rvl_resume() with these arguments would do now, in the order that they name. As
- * rvl_pause_forecast(). Since 0.1.
+ * What rvl_resume() with these arguments would do now, in the order that they name. Returns as
+ * rvl_pause_forecast(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                        const rvl_resume_options *options,
