@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the manual against the headers, the libraries, and what its examples print.
+"""Holds the pages of functions, as they are made, against the headers, the libraries, and what their examples print.
 
     man_pages.py SOURCE_DIR BUILD_DIR CC NM LIBRARY REPLAY_LIBRARY [PRELOAD_LIBRARY CUDA_LIBRARY]
 
-Each public function has one page with its name, its prototype as in the header and an example. Each
+Each public function has one page, with its prototype, the errors that its comment names, and an example. Each
 example is compiled and run, and must print what the page says. Those of the hooks run under the preload
 library, and those that need a GPU on the driver that stands in for a GPU's.
 """
@@ -26,18 +26,14 @@ SHARE_HEADER = "share.h"
 COMMUNICATOR_HEADER = "communicator.h"
 
 
-def normal(text):
-    """A declaration with one way to write spaces."""
-    return re.sub(r"\s*([(),*])\s*", r"\1", " ".join(text.split()))
-
-
-def prototypes(include):
-    """{function: (header, declaration)} of all public headers."""
+def declarations(include):
+    """{function: (header, parameters, statuses that its comment names after "Returns")} of all public headers."""
     found = {}
     for header in sorted([*include.glob("*.h"), *include.glob("*.h.in")]):
-        text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
-        for each in re.finditer(r"^RVL_API\s+([^;]*?\b(rvl_\w+)\([^;]*\));", text, re.M):
-            found[each[2]] = (header.name, normal(each[1]))
+        for block in header.read_text().split("\n\n"):
+            statuses = set(re.findall(r"RVL_ERR_\w+", block.partition("Returns")[2]))
+            for name, parameters in re.findall(r"^RVL_API [^;]*?\b(rvl_\w+)\(([^;]*)\);", block, re.M):
+                found[name] = (header.name, "".join(parameters.split()), statuses)
     return found
 
 
@@ -58,25 +54,14 @@ class Page:
         """The functions of its NAME section."""
         return [line[4:].rstrip(" ,") for line in self.sections["NAME"] if line[:4] == ".Nm "]
 
-    def prototypes(self):
-        """{function: declaration} of its SYNOPSIS."""
-        found, result, function, arguments = {}, "", "", []
-        for line in self.sections["SYNOPSIS"]:
-            macro, _, rest = line.partition(" ")
-            rest = rest.strip('"')
-            if macro == ".Ft":
-                result = rest
-            elif macro == ".Fo":
-                function, arguments = rest, []
-            elif macro == ".Fa":
-                arguments.append(rest)
-            elif macro == ".Fc":
-                found[function] = normal(f"{result} {function}({','.join(arguments)})")
-        return found
+    def parameters(self):
+        """{function: parameters} of its SYNOPSIS."""
+        shown = re.findall(r"\.Fo (\w+)\n(.*?)\.Fc", "\n".join(self.sections["SYNOPSIS"]), re.S)
+        return {name: "".join(",".join(re.findall(r'\.Fa "(.*)"', text)).split()) for name, text in shown}
 
-    def headers(self):
-        """The headers of its SYNOPSIS."""
-        return [line[4:] for line in self.sections["SYNOPSIS"] if line[:4] == ".In "]
+    def statuses(self):
+        """Those of its ERRORS."""
+        return {line[7:] for line in self.sections["ERRORS"] if line[:7] == ".It Dv "}
 
     def displays(self):
         """The literal displays of its EXAMPLE, as they are read: the program and its output."""
@@ -86,26 +71,26 @@ class Page:
 
 
 def check_functions(pages, declared, problems):
-    """Every function has one page, with its prototype, and every page only functions."""
+    """Every function has one page, with its parameters, errors and an example, and every page only functions."""
     owner = {}
     for page in pages:
         if page.order != SECTIONS:
             problems.append(f"{page.name}: its sections are {page.order}")
         if page.names()[:1] != [page.name]:
             problems.append(f"{page.name}: is not named for its first function")
-        shown = page.prototypes()
+        shown = page.parameters()
         example = "\n".join(page.sections["EXAMPLE"])
         problems += [f"{page.name}: its example does not use {name}()" for name in page.names()
                      if not re.search(rf"\b{name}\b", example)]
-        if sorted(shown) != sorted(page.names()):
-            problems.append(f"{page.name}: NAME and SYNOPSIS list different functions")
         for function in page.names():
             if function in owner:
                 problems.append(f"{function}: is on {owner[function]} and {page.name}")
             owner[function] = page.name
-            header, declaration = declared.get(function, (None, None))
-            if shown.get(function) != declaration:
-                problems.append(f"{page.name}: {shown.get(function)}, in the header {declaration}")
+            _, parameters, statuses = declared[function]
+            if shown.get(function) != parameters:
+                problems.append(f"{function}: its page has ({shown.get(function)}), the header ({parameters})")
+            problems += [f"{page.name}: ERRORS has no {status}, which {function}() returns"
+                         for status in sorted(statuses - page.statuses())]
     for function in sorted(set(declared) - set(owner)):
         problems.append(f"{function}: has no page")
     return owner
@@ -135,15 +120,15 @@ def check_exports(nm, libraries, declared, problems):
     # libraries.
     hooks = any(name.startswith("rvl_hooks_") for name in exported)
     exported = {name for name in exported if not name.startswith("rvl_private_")}
-    wanted = {name for name, (header, _) in declared.items()
+    wanted = {name for name, (header, *_) in declared.items()
               if hooks or header not in (HOOKS_HEADER, CUDA_HEADER, COMMUNICATOR_HEADER)}
     for name in sorted(exported ^ wanted):
         problems.append(f"{name}: is {'exported' if name in exported else 'declared'} alone")
 
 
-def check_aliases(build, owner, problems):
+def check_aliases(made, owner, problems):
     """Each function that its page is not named for has one that includes it."""
-    there = {path.stem: path.read_text() for path in (build / "man" / "man3").glob("*.3")}
+    there = {path.stem: path.read_text() for path in made.glob("*.3") if path.stem not in owner.values()}
     wanted = {f: f".so man3/{page}.3\n" for f, page in owner.items() if f != page}
     for name in sorted(set(there) ^ set(wanted)):
         problems.append(f"{name}: the page that includes another is missing, or too much")
@@ -179,19 +164,19 @@ def main():
     source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     compiler, nm, *libraries = sys.argv[3:7]
     preload = [each for each in sys.argv[7:] if each]
-    manual = source / "man"
-    pages = [Page(path) for path in sorted(manual.glob("*.3"))]
-    declared, problems = prototypes(source / "include" / "reveille"), []
+    manual, made = source / "man", build / "man" / "man3"
+    pages = [Page(made / path.name) for path in sorted(manual.glob("*.3"))]
+    declared, problems = declarations(source / "include" / "reveille"), []
     owner = check_functions(pages, declared, problems)
     check_references(pages, manual, declared, problems)
     check_exports(nm, libraries, declared, problems)
-    check_aliases(build, owner, problems)
+    check_aliases(made, owner, problems)
     run = 0
     for page in pages:
-        hooks = page.headers() == [f"reveille/{HOOKS_HEADER}"]
-        device = hooks or page.headers() in ([f"reveille/{SHARE_HEADER}"],
-                                              [f"reveille/{CUDA_HEADER}"])
-        needs_backend = device or page.headers() == [f"reveille/{COMMUNICATOR_HEADER}"]
+        header = declared[page.name][0]
+        hooks = header == HOOKS_HEADER
+        device = hooks or header in (SHARE_HEADER, CUDA_HEADER)
+        needs_backend = device or header == COMMUNICATOR_HEADER
         if needs_backend and len(preload) != 2:
             print(f"{page.name}: its example is not run, the preload library was not built")
             continue
