@@ -10,6 +10,9 @@ A reason in parentheses belongs to the one status before it. Where there is none
 adds the errors of other functions. What cannot be read in this way is refused. Each further function of a page gets a
 page that includes it.
 
+A line `.\\" fields rvl_x_options` becomes the list of the fields of that struct, with their comments. RVL_X_* as the
+comment of flags stands for the macros of that name, with theirs.
+
 usage: pages.py OUTPUT_DIR HEADER... SOURCE...
 """
 
@@ -22,6 +25,8 @@ DECLARATION = r"RVL_API ([^;]*?) ?\b(rvl_\w+)\(([^;]*)\);\n"
 COMMENTED = re.compile(rf"/\*((?:(?!\*/).)*)\*/\n((?:{DECLARATION})+)", re.DOTALL)
 REASON = r" \(((?:[^()]|\([^()]*\))+)\)"
 ITEM = re.compile(rf"(RVL_\w+)(?:{REASON})?|as (rvl_\w+\(\)(?: and rvl_\w+\(\))*)|(the driver's error|what [\w, ]+)")
+FIELD = re.compile(r"(?:/\*((?:(?!\*/).)*)\*/\s*)?[\w *]+?\b(\w+)(?:\[\w+\])?;(?: */\*((?:(?!\*/).)*)\*/)?", re.DOTALL)
+MACRO = r"#define ({}\w+)(?:\s+(?:\\\n\s*)?\w+ +/\*((?:(?!\*/).)*)\*/)?"
 SEPARATOR = re.compile(r"(?:[;,]? or|[;,]) ")
 MANY = 3  # functions that are called by a common name
 
@@ -34,6 +39,7 @@ class Function(NamedTuple):
 
 
 class Headers(NamedTuple):
+    text: str
     functions: dict
     reasons: dict  # {status: general reason}, in order
     common: list  # what reveille.h includes
@@ -78,7 +84,7 @@ def read_headers(texts):
     missing = {*(each for each, reason in reasons.items() if not reason), *(named - {"RVL_OK", *functions, *reasons})}
     if missing:
         raise SyntaxError(f"not declared, or in status.h without a reason: {', '.join(sorted(missing))}")
-    return Headers(functions, reasons, re.findall(r'"reveille/(\w+\.h)"', texts["reveille.h"]))
+    return Headers("".join(texts.values()), functions, reasons, re.findall(r'"reveille/(\w+\.h)"', texts["reveille.h"]))
 
 
 def returned(headers, function):
@@ -103,6 +109,10 @@ def by_reason(headers, functions, status):
 def marked(text):
     """In bold what is in backquotes, and names that have a _. Each sentence on a line."""
     return re.sub(r"`([^`]+)`|\b(\w*_\w+)\b", r"\\fB\1\2\\fP", re.sub(r"\. (?=[A-Z`])", ".\n", text)) + "."
+
+
+def sentence(text):
+    return marked(text if re.match(r"`|\w*_|\w+\(", text) else text[0].upper() + text[1:])
 
 
 def listed(functions):
@@ -144,13 +154,45 @@ def errors(headers, functions):
         lines += [f".It Dv {status}"] if found else []
         for reason in sorted(found, key=lambda each: each != general):
             if reason == general or {*found[reason]} == able:
-                lines.append(marked(reason if re.match(r"`|\w*_", reason) else reason[0].upper() + reason[1:]))
+                lines.append(sentence(reason))
             else:
                 lines.append(f"{listed(found[reason])}: {marked(reason)}")
     lines = [".Bl -tag -width Ds", *lines, ".El"] if lines else ["There are none."]
     for other, of in by_reason(headers, functions, "").items():
         lines += [".Pp", f"{listed(of)} also {subject(of).split()[-1]} {marked(other)}"]
     return [".Sh ERRORS", *lines]
+
+
+def macros(text, prefix):
+    """[(name, comment)]"""
+    found = re.findall(MACRO.format(prefix), text, re.DOTALL)
+    if not found or not all(comment for _, comment in found):
+        raise SyntaxError(f"{prefix}*: above the struct must be macros, and on their lines comments")
+    return [(name, flat(comment.replace("\\", ""))) for name, comment in found]
+
+
+def fields(text, struct):
+    """The fields of a struct, with their comments. One that has none goes with the field before it."""
+    found = re.search(rf"typedef struct {struct} \{{\n(.*?)\}} {struct};", text, re.DOTALL)
+    if not found:
+        raise SyntaxError(f"no struct {struct}")
+    items = []
+    for before, name, after in FIELD.findall(found[1]):
+        comment = flat(before or after)
+        if name in ("struct_size", "reserved"):
+            continue
+        if flags := re.fullmatch(r"(RVL_\w+_)\*", comment):
+            items += [(f"{name}, {macro}", said) for macro, said in macros(text[:found.start()], flags[1])]
+        elif comment:
+            items.append((name, comment))
+        elif items and re.search(r"_(count|size|user)$", name):
+            items[-1] = f"{items[-1][0]}, {name}", items[-1][1]
+        else:
+            raise SyntaxError(f"{struct}: {name} has no comment")
+    lines = [f"Set \\fBstruct_size\\fP of \\fB{struct}\\fP to its size.", "Its other fields:", ".Bl -tag -width Ds"]
+    for name, comment in items:
+        lines += [f".It \\fB{name}\\fP", *(sentence(each) for each in comment.rstrip(".").split("; "))]
+    return "\n".join([*lines, ".El"])
 
 
 def page(source, headers):
@@ -160,6 +202,7 @@ def page(source, headers):
     if not parts or re.search(r"^\.Sh (SYNOPSIS|ERRORS)$", source, re.MULTILINE):
         raise SyntaxError("expected are NAME, DESCRIPTION, perhaps RETURN VALUE, and NOTES, with no SYNOPSIS or ERRORS")
     head, description, said, rest = parts.groups("")
+    description = re.sub(r'\.\\" fields (\w+)', lambda struct: fields(headers.text, struct[1]), description)
     functions = re.findall(r"^\.Nm (rvl_\w+)", head, re.MULTILINE)
     if unknown := [each for each in functions if each not in headers.functions]:
         raise SyntaxError(f"in no header: {', '.join(unknown)}")

@@ -56,15 +56,17 @@ typedef void (*rvl_log_fn)(void *user, rvl_log_level level, const char *message)
 typedef struct rvl_context_options {
     size_t struct_size;
     uint64_t flags;              /* RVL_CONTEXT_* */
-    const void *backend_options; /* "sim": const rvl_sim_options *; NULL: the backend's defaults */
-    const char *process_name;    /* name of process 0 in statistics and traces; NULL: "self" */
-    rvl_log_fn log;              /* NULL: nothing is logged */
-    void *log_user;              /* passed to log */
-    uint64_t keep_bytes;         /* released blocks kept per context for the next request of the
-                                    same size and properties; 0: none are kept */
-    const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere */
-    const char *store_path;      /* of a store (reveille/store.h), where host backups are put:
-                                    what processes hold alike is kept once; NULL: none */
+    const void *backend_options; /* for "sim" an rvl_sim_options, for "cuda" an rvl_cuda_options;
+                                    NULL: the backend's defaults */
+    const char *process_name;    /* the name of process 0 in statistics and traces; NULL: "self" */
+    rvl_log_fn log;              /* receives lines of text; NULL: nothing is logged */
+    void *log_user;
+    uint64_t keep_bytes; /* bytes of released blocks that are kept for the next request of the same
+                            size and properties; 0: none are */
+    const char *disk_directory; /* the folder for files of disk backups; NULL: there are none */
+    const char *store_path; /* the path of a store (rvl_store_open()), where host backups are put:
+                               what processes hold alike is kept once; NULL: each context has its
+                               own host memory */
 } rvl_context_options;
 
 /*

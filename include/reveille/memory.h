@@ -82,18 +82,16 @@ typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
 
 typedef struct rvl_tag_options {
     size_t struct_size;
-    uint64_t flags;                   /* RVL_TAG_* */
-    rvl_process process;              /* the process it belongs to */
-    uint32_t reserved;                /* 0 */
-    uint64_t block_bytes;             /* largest block of physical memory, a multiple of the
-                                         granularity; 0: one block for each
-                                         allocation */
-    uint64_t coalesce_bytes;          /* small allocations share blocks of this size, a multiple
-                                         of the granularity, at most 64 of it; 0: none do. See
-                                         rvl_tag_define() */
-    rvl_before_unmap_fn before_unmap; /* NULL: none */
-    rvl_after_map_fn after_map;       /* NULL: none */
-    void *callback_user;              /* passed to both */
+    uint64_t flags;       /* RVL_TAG_* */
+    rvl_process process;  /* the process that the tag belongs to */
+    uint32_t reserved;    /* 0 */
+    uint64_t block_bytes; /* the largest block of physical memory, a multiple of the granularity; 0:
+                             one block for each allocation */
+    uint64_t coalesce_bytes; /* allocations of at most half this size share blocks of this size, a
+                                multiple of the granularity and at most 64 of it; 0: none do */
+    rvl_before_unmap_fn before_unmap; /* called before memory goes, and may refuse; NULL: none */
+    rvl_after_map_fn after_map;       /* called when memory is back; NULL: none */
+    void *callback_user;              /* the first argument of both */
 } rvl_tag_options;
 
 /*
@@ -145,13 +143,13 @@ RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag,
 typedef struct rvl_alloc_options {
     size_t struct_size;
     uint64_t flags;      /* RVL_ALLOC_* */
-    const char *tag;     /* NULL or "": untagged, unless tag_id is given */
-    rvl_tag tag_id;      /* a tag by number, instead of by name; its process counts */
-    rvl_process process; /* with a tag by name, and untagged */
-    int device;          /* owner */
-    rvl_backup backup;   /* what keeps its content while paused */
+    const char *tag;     /* the name of its tag; NULL or "": untagged, unless tag_id is given */
+    rvl_tag tag_id;      /* a tag by its number, instead of its name; its process counts */
+    rvl_process process; /* the process of a tag by name, and of what is untagged */
+    int device;          /* the device that owns the memory */
+    rvl_backup backup;   /* what keeps the content while it is paused */
     const int *access;   /* further devices that must reach it; need not outlive the call */
-    size_t access_count; /* entries of access */
+    size_t access_count;
 } rvl_alloc_options;
 
 /*

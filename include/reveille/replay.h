@@ -51,11 +51,11 @@ typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *pro
 typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, bool *keep_out);
 
 /* Flags of a replay. */
-#define RVL_REPLAY_PARTIAL 1u        /* as RVL_TRACE_PARTIAL */
-#define RVL_REPLAY_SNAPSHOT_PARTS 2u /* as RVL_SNAPSHOT_BY_PART */
+#define RVL_REPLAY_PARTIAL 1u        /* read a trace that is cut off up to its last whole line */
+#define RVL_REPLAY_SNAPSHOT_PARTS 2u /* show the segments of a snapshot by part */
 /* One of these at most; none: RVL_HEADROOM_USUAL_PERCENT of each device's capacity. */
-#define RVL_REPLAY_HEADROOM_BYTES 4u   /* headroom_bytes is the headroom of each device */
-#define RVL_REPLAY_HEADROOM_PERCENT 8u /* headroom_percent of each device's capacity is */
+#define RVL_REPLAY_HEADROOM_BYTES 4u   /* the headroom of each device is headroom_bytes */
+#define RVL_REPLAY_HEADROOM_PERCENT 8u /* the headroom is headroom_percent of each device */
 
 /*
  * The part of a device that a run is to leave free: more than what predictions are known to miss
@@ -66,30 +66,29 @@ typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, b
 typedef struct rvl_replay_options {
     size_t struct_size;
     uint64_t flags;        /* RVL_REPLAY_* */
-    const char *backend;   /* NULL: "sim" */
-    const char *device;    /* for every device, as rvl_profile_load() takes it; NULL: the trace's
-                              own */
+    const char *backend;   /* the one that replays; NULL: "sim" */
+    const char *device;    /* a profile, its file or a size, for all devices; NULL: the trace's */
     const char *conductor; /* process that marks stages and steps; NULL: each marks its own
                               stages, and the first that marks the steps */
-    rvl_wake wake;
-    uint32_t settle_ms; /* on a real device: how long to wait before each resume, so that the
-                           driver has cleared what was just released */
-    const rvl_budget *budgets;
+    rvl_wake wake;         /* RVL_WAKE_TOGETHER resumes everything at the first resume of a step */
+    uint32_t settle_ms;    /* on a real device: how long to wait before each resume, so that the
+                              driver has cleared what was just released */
+    const rvl_budget *budgets; /* upper bounds on the peaks of stages, by their names */
     size_t budget_count;
-    size_t budget_size; /* sizeof(rvl_budget) */
-    rvl_replay_progress_fn progress;
+    size_t budget_size;              /* sizeof(rvl_budget) */
+    rvl_replay_progress_fn progress; /* called now and then; NULL: nobody is told */
     void *progress_user;
-    rvl_timeline *timeline; /* receives who held how much when; must be new, undefined on failure;
-                               NULL: none */
-    const char
-        *snapshot_process;       /* process that a snapshot's segments belong to; NULL: "trainer" */
-    uint32_t snapshot_device;    /* index of the device that they are on */
-    uint32_t reserved;           /* 0 */
-    rvl_replay_filter_fn filter; /* NULL: every event is replayed as it is */
+    rvl_timeline *timeline; /* receives who held how much when; must be new, and is undefined after
+                               a failure; NULL: none */
+    const char *snapshot_process; /* the process that the segments of a snapshot belong to; NULL:
+                                     "trainer" */
+    uint32_t snapshot_device;     /* the index of the device that they are on */
+    uint32_t reserved;            /* 0 */
+    rvl_replay_filter_fn filter;  /* may change or drop each event; NULL: all stay as they are */
     void *filter_user;
     size_t event_size;       /* sizeof(rvl_trace_event), for the filter's events */
     uint64_t headroom_bytes; /* what a verdict wants to be left (reveille/verdict.h) */
-    double headroom_percent; /* 0 to 100 */
+    double headroom_percent; /* the same as a share of each device, 0 to 100 */
 } rvl_replay_options;
 
 /*

@@ -53,7 +53,7 @@ RVL_API rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *opti
 
 typedef struct rvl_wake_up_options {
     size_t struct_size;
-    uint64_t flags;      /* RVL_WAKE_* */
+    uint64_t flags;      /* RVL_WAKE_UP_* */
     uint64_t timeout_ns; /* how long to wait for others to free memory; 0: do not wait */
 } rvl_wake_up_options;
 

@@ -37,13 +37,13 @@ typedef struct rvl_snapshot_window {
 
 typedef struct rvl_snapshot_options {
     size_t struct_size;
-    uint64_t flags;              /* RVL_SNAPSHOT_*, as above */
-    const char *stage_prefix;    /* of annotations that are stages; NULL: "stage:" */
-    const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF; predict */
+    uint64_t flags;              /* RVL_SNAPSHOT_* */
+    const char *stage_prefix;    /* what annotations that are stages begin with; NULL: "stage:" */
+    const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF, for predictions */
     size_t setting_count;
     uint64_t capacity_bytes; /* what the device has for this process; 0: with other settings than
                                 recorded, what a failed request in the file shows, else no bound */
-    uint32_t device;         /* index + 1 into device_traces; 0: the first with a trace */
+    uint32_t device;         /* the index into device_traces, plus 1; 0: the first with a trace */
     uint32_t reserved;       /* 0 */
     const rvl_snapshot_window *windows; /* with RVL_SNAPSHOT_HOLDERS: they are the stages, instead
                                            of annotations; NULL: none. One that the recording

@@ -86,22 +86,22 @@ typedef enum rvl_status {
  * NUL-terminated and cut to fit. What reads files says where in them: file, line, column, key.
  */
 typedef struct rvl_error {
-    size_t struct_size;       /* set by the caller: sizeof(rvl_error) */
-    rvl_status status;        /* RVL_OK if no call of this thread has failed yet */
-    int native_code;          /* the backend's own number (CUresult, errno), 0 if none */
-    int device;               /* the driver's number of it (CUDA ordinal), not the context's;
-                                 RVL_NO_DEVICE if none */
-    uint32_t line;            /* of file, from 1; 0: none, or the file as a whole */
-    uint64_t requested_bytes; /* 0 if no size was involved */
-    uint64_t free_bytes;      /* free on the device when it failed, 0 if unknown */
-    char op[24];              /* the step that failed: "create", "map", "copy_to_host", ... */
-    char tag[48];             /* the tag it worked on, "" if none */
-    char native_name[40];     /* the backend's own name of native_code, "" if none */
+    size_t struct_size; /* set by the caller: sizeof(rvl_error) */
+    rvl_status status;  /* the one returned; RVL_OK: no call of this thread has failed yet */
+    int native_code;    /* the backend's own number (CUresult, errno); 0: none */
+    int device;         /* the driver's number of the device (CUDA ordinal), not the context's;
+                           RVL_NO_DEVICE: none */
+    uint32_t line;      /* a line of the file, from 1; 0: none, or the file as a whole */
+    uint64_t requested_bytes; /* the size that was asked for; 0: none was */
+    uint64_t free_bytes;      /* what was free on the device then; 0: not known */
+    char op[24];              /* the step that failed, such as "create", "map" or "copy_to_host" */
+    char tag[48];             /* the tag it worked on; "": none */
+    char native_name[40];     /* the backend's own name of native_code; "": none */
     char message[256];        /* a sentence: cause, then remedy where there is one */
-    char key[64];             /* of a model's config, or a setting of a step; "" if none */
-    char file[1024];          /* the file it is about; of a longer name the end; "" if none */
-    uint32_t column;          /* of line, from 1, in bytes; 0 if not known */
-    uint32_t reserved;        /* 0 */
+    char key[64];      /* a key of a model's config, or the name of a setting of a step; "": none */
+    char file[1024];   /* the file it is about; of a name that is too long the end; "": none */
+    uint32_t column;   /* a column of the line, from 1, in bytes; 0: not known */
+    uint32_t reserved; /* 0 */
 } rvl_error;
 
 /*

@@ -20,7 +20,7 @@ typedef struct rvl_store rvl_store;
 
 typedef struct rvl_store_options {
     size_t struct_size;
-    const char *path;      /* of its socket, at most 107 bytes */
+    const char *path;      /* the path of its socket, at most 107 bytes */
     uint64_t budget_bytes; /* host memory that all users may take together; 0: no limit */
 } rvl_store_options;
 

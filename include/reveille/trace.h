@@ -113,14 +113,15 @@ typedef struct rvl_trace_writer rvl_trace_writer;
 
 typedef struct rvl_trace_header {
     size_t struct_size;
-    const char *boot_id; /* NULL: unknown. Times of traces of one boot share a clock */
-    uint64_t mono_ns;    /* monotonic clock at time 0 of the trace */
-    uint64_t wall_ns;    /* wall clock (since 1970) at time 0 of the trace */
-    const rvl_trace_device *devices;
-    size_t device_count; /* at least 1 */
+    const char *boot_id; /* what the kernel calls this boot; traces of one boot share a clock; NULL:
+                            unknown */
+    uint64_t mono_ns;    /* the monotonic clock at time 0 of the trace */
+    uint64_t wall_ns;    /* the wall clock (since 1970) at time 0 of the trace */
+    const rvl_trace_device *devices; /* those of the trace, at least one */
+    size_t device_count;
     size_t device_size;  /* sizeof(rvl_trace_device) */
-    const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
-    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all but
+    const char *comment; /* lines behind the first line, with LF between them; NULL: none */
+    uint32_t minor;      /* the minor version that is written: 1 allows RVL_EVENT_PART, 2 all but
                             RVL_EVENT_SLEEP and RVL_EVENT_WAKE, 3 these, too, 4 RVL_EVENT_FAIL */
     uint32_t flags;      /* RVL_TRACE_RECORDS_REFUSALS */
 } rvl_trace_header;

@@ -32,12 +32,12 @@ typedef struct rvl_transition rvl_transition;
 typedef struct rvl_pause_options {
     size_t struct_size;
     uint64_t flags;      /* RVL_PAUSE_* */
-    rvl_process process; /* used when tag_count is 0 */
+    rvl_process process; /* the one that moves when tag_count is 0 */
     uint32_t reserved;   /* 0 */
-    void *const *events; /* wait for these only (CUevent); NULL: wait until every device in
-                            the access lists is idle */
+    void *const *events; /* wait for these alone (CUevent); NULL: wait until every device in the
+                            access lists is idle */
     size_t event_count;
-    void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
+    void *const *streams; /* fail with RVL_ERR_BUSY if one of these (CUstream) is captured */
     size_t stream_count;
 } rvl_pause_options;
 
@@ -79,19 +79,21 @@ typedef void (*rvl_arrived_fn)(void *user, const rvl_arrival *arrival);
 typedef struct rvl_resume_options {
     size_t struct_size;
     uint64_t flags;       /* RVL_RESUME_* */
-    rvl_process process;  /* used when tag_count is 0 */
+    rvl_process process;  /* the one that moves when tag_count is 0 */
     uint32_t reserved;    /* 0 */
     uint64_t timeout_ns;  /* how long to wait for another process to free memory; 0: do not wait */
-    void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
+    void *const *streams; /* fail with RVL_ERR_BUSY if one of these (CUstream) is captured */
     size_t stream_count;
     const rvl_addr *order; /* what to restore first: an address within each allocation, in the order
                               of their first use. Addresses of what does not move are passed over;
                               allocations without one follow in the order in which they were made */
     size_t order_count;
-    rvl_arrived_fn arrived; /* for rvl_resume_start() alone; NULL: nobody is told */
-    void *arrived_user;     /* passed to it */
-    uint32_t part_index; /* for rvl_resume_prepare() alone (reveille/parts.h): the part that is */
-    uint32_t part_count; /* restored here, of so many; 0 or 1: all of it */
+    rvl_arrived_fn arrived; /* called for what has arrived, for rvl_resume_start() alone; NULL:
+                               nobody is told */
+    void *arrived_user;
+    uint32_t part_index; /* the part that is restored here, for rvl_resume_prepare() alone
+                            (reveille/parts.h) */
+    uint32_t part_count; /* how many parts there are; 0 or 1: all of it is restored here */
 } rvl_resume_options;
 
 /*

@@ -36,6 +36,24 @@ NAME = """
 /* Its name. */
 RVL_API const char *rvl_name(void);
 """
+OPTIONS = """
+#define RVL_OPEN_NEW                                                           \\
+    1u /* make it,                                                             \\
+          if needed */
+#define RVL_OPEN_OLD 2u /* leave it */
+
+typedef struct rvl_open_options {
+    size_t struct_size;
+    uint64_t flags;    /* RVL_OPEN_* */
+    const char **names; /* other names,
+                           each of 1 byte; NULL: none */
+    size_t name_count;
+    /* of rvl_open() */
+    char place[8];
+    uint32_t reserved; /* 0 */
+} rvl_open_options;
+#define RVL_OPEN_LATE 4u /* of something else */
+"""
 SOURCE = """.Sh NAME
 .Nm rvl_open ,
 .Nm rvl_shut ,
@@ -43,6 +61,7 @@ SOURCE = """.Sh NAME
 .Nd files
 .Sh DESCRIPTION
 Prose.
+.\\" fields rvl_open_options
 .Sh RETURN VALUE
 \\fBrvl_name\\fP() returns a string.
 .Sh NOTES
@@ -70,6 +89,19 @@ MADE = """.Sh NAME
 .Fc
 .Sh DESCRIPTION
 Prose.
+Set \\fBstruct_size\\fP of \\fBrvl_open_options\\fP to its size.
+Its other fields:
+.Bl -tag -width Ds
+.It \\fBflags, RVL_OPEN_NEW\\fP
+Make it, if needed.
+.It \\fBflags, RVL_OPEN_OLD\\fP
+Leave it.
+.It \\fBnames, name_count\\fP
+Other names, each of 1 byte.
+NULL: none.
+.It \\fBplace\\fP
+Of \\fBrvl_open\\fP().
+.El
 .Sh RETURN VALUE
 \\fBrvl_open\\fP() and \\fBrvl_shut\\fP() return \\fBRVL_OK\\fP or a negative status.
 \\fBrvl_open\\fP() returns \\fBRVL_OK\\fP also for NULL.
@@ -100,13 +132,17 @@ WRONG = [
     ("a page of a function that is not there", ".Nm rvl_name", ".Nm rvl_names", "rvl_names"),
     ("errors by hand", ".Sh NOTES", ".Sh ERRORS\n.Sh NOTES", "rvl_open.3"),
     ("a page without notes", ".Sh NOTES", ".Sh NOTE", "rvl_open.3"),
+    ("fields of a struct that is not there", "fields rvl_open", "fields rvl_shut", "rvl_shut_options"),
+    ("a field without a comment", "/* of rvl_open() */", "", "rvl_open_options: place"),
+    ("a flag without a comment", "2u /* leave it */", "2u", "RVL_OPEN_*"),
+    ("flags of another name", "/* RVL_OPEN_* */", "/* RVL_OPENED_* */", "RVL_OPENED_*"),
     ("a general reason that is missing", "RVL_ERR_IO (a file", "RVL_ERR_IO a (file", "RVL_ERR_IO"),
 ]
 
 
 def run(script, old="", new=""):
     """What the script says, and {page: text} that it has made."""
-    texts = {"reveille.h": REVEILLE, "status.h": STATUS, "small.h": OPEN + SHUT + NAME, "rvl_open.3": SOURCE}
+    texts = {"reveille.h": REVEILLE, "status.h": STATUS, "small.h": OPTIONS + OPEN + SHUT + NAME, "rvl_open.3": SOURCE}
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder, name) for name in texts]
         for path in paths:
