@@ -4,6 +4,7 @@
 PyTorch finds what a kernel writes by its code, as it does where torch.compile meets one.
 """
 
+import contextlib
 import functools
 
 import _reveille_tensors as tensors
@@ -54,7 +55,17 @@ class _Call:
 
 @functools.lru_cache(maxsize=1024)
 def _written(call):
-    """The names of its arguments that it writes: all tensors, where PyTorch cannot say."""
-    from torch._higher_order_ops.triton_kernel_wrap import identify_mutated_tensors
+    """The names of its arguments that it writes: all tensors, where PyTorch cannot say, of which it warns."""
+    from torch._higher_order_ops import triton_kernel_wrap as analysis
 
-    return identify_mutated_tensors(call.kernel, call.given, {})
+    with _quiet(analysis.log):
+        return analysis.identify_mutated_tensors(call.kernel, call.given, {})
+
+
+@contextlib.contextmanager
+def _quiet(log):
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before

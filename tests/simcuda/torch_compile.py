@@ -101,6 +101,13 @@ def add_up(seen, ids, total, KEEP: tl.constexpr):
     tl.store(total + tl.load(ids), number)
 
 
+@triton.jit
+def halve(source, target):
+    """In code of the device, which PyTorch does not look into."""
+    half = tl.inline_asm_elementwise("mul.f32 $0, $1, 0.5;", "=f,f", [tl.load(source)], dtype=tl.float32, is_pure=False, pack=1)
+    tl.store(target, half)
+
+
 def what_a_kernel_writes():
     """It is not known any more, and reads as zero. What it reads stays known."""
     for keep, expected in (False, 7.0), (True, 0.0):
@@ -110,6 +117,9 @@ def what_a_kernel_writes():
         add_up[(1,)](seen, ids, total=total, KEEP=keep)
         got = seen.item(), ids.item(), total.tolist()
         check(got, (expected, 3, [0.0] * 8), f"contents behind a kernel, which keeps what it has seen: {keep}")
+    whole, half = torch.full((1,), 7.0, device="cuda"), torch.full((1,), 7.0, device="cuda")
+    halve[(1,)](whole, half)
+    check((whole.item(), half.item()), (0.0, 0.0), "contents behind a kernel that PyTorch cannot read")
 
 
 def too_much_shared_memory():
