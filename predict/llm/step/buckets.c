@@ -136,11 +136,11 @@ static void fill_in_order(filling *f)
         fill(f, &f->t->parameters[g->order[i]]);
 }
 
-void rvli_buckets_rebuild(rvli_training *t)
+bool rvli_buckets_rebuild(rvli_training *t)
 {
     filling f = {.t = t, .usual = {0, FIRST_BUCKET_BYTES}, .in_full = {0, FIRST_BUCKET_BYTES}};
     if (t->first_bucket[1] == NULL)
-        return;
+        return false;
     memcpy(t->held_bucket, t->first_bucket, sizeof t->held_bucket);
     memset(t->first_bucket, 0, sizeof t->first_bucket);
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
@@ -148,6 +148,7 @@ void rvli_buckets_rebuild(rvli_training *t)
     fill_in_order(&f);
     close_bucket(&f, &f.usual); /* what is left */
     close_bucket(&f, &f.in_full);
+    return true;
 }
 
 void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter)

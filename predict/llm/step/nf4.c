@@ -176,8 +176,7 @@ static void prepare(rvli_training *t)
         rvli_release(t, &parameter->share);
         parameter->share = full;
     }
-    if (rvli_allocator_empty_cache(&t->tape.allocator) != RVL_OK)
-        t->tape.failed = true;
+    rvli_tape_empty_cache(&t->tape);
 }
 
 void rvli_nf4_load(rvli_training *t)

@@ -14,9 +14,8 @@
 void rvli_offload_begin(rvli_training *t)
 {
     /* TRL empties the cache where bitsandbytes is loaded. */
-    if (rvli_is_offloaded(t) && rvli_is_base_quantised(t) &&
-        rvli_allocator_empty_cache(&t->tape.allocator) != RVL_OK)
-        t->tape.failed = true;
+    if (rvli_is_offloaded(t) && rvli_is_base_quantised(t))
+        rvli_tape_empty_cache(&t->tape);
 }
 
 void rvli_fetch(rvli_training *t, rvl_model_term holder, uint64_t bytes)

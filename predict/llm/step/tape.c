@@ -40,15 +40,41 @@ void rvli_tape_end(rvli_tape *tape)
 {
     rvli_allocator_destroy(&tape->allocator);
     rvli_journal_free(&tape->journal);
+    rvli_script_free(&tape->script);
 }
 
-/* A block's `event` is its holder, and the step that took it. */
+/* A block's `event` is its holder, the step that took it, and the line of the script for that. */
 #define HOLDER_BITS 8
+#define LINE_SHIFT 32
 _Static_assert(RVL_MODEL_TERM_COUNT <= 1 << HOLDER_BITS, "a holder has room");
 
 static rvl_model_term holder_of(const rvli_cached_block *block)
 {
     return (rvl_model_term)(block->event & ((1u << HOLDER_BITS) - 1));
+}
+
+static uint32_t step_of(const rvli_cached_block *block)
+{
+    return (uint32_t)block->event >> HOLDER_BITS;
+}
+
+/* Returns false where nothing more is taken. */
+static bool write_line(rvli_tape *tape, rvli_script_line line)
+{
+    if (!tape->repeats && !rvli_script_add(&tape->script, line))
+        tape->failed = true;
+    return !tape->failed;
+}
+
+static void write_drop(rvli_tape *tape, const rvli_cached_block *block)
+{
+    uint32_t taken = (uint32_t)(block->event >> LINE_SHIFT);
+    if (step_of(block) != tape->steps) {
+        tape->changes.dropped_older = true;
+    } else if (!tape->repeats) {
+        tape->script.lines[taken].stays = false;
+        write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_DROP, .taken = taken});
+    }
 }
 
 static void note_fullest(rvli_tape *tape)
@@ -69,22 +95,21 @@ static void note_block(rvli_tape *tape, rvli_journal_kind kind, const rvli_cache
                                                          .bytes = block->size});
 }
 
-rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
+/* NULL: no host memory. */
+static rvli_block take_block(rvli_tape *tape, rvli_request request)
 {
-    rvli_request request = {
-        .size = bytes, .event = holder | tape->steps << HOLDER_BITS, .stream = stream};
     rvli_block block = NULL;
-    if (bytes == 0 || tape->failed)
-        return NULL;
     rvl_status status = rvli_allocator_malloc(&tape->allocator, &request, &block);
     request.unlimited = true;
     if (status == RVL_ERR_DEVICE_OOM)
         status = rvli_allocator_malloc(&tape->allocator, &request, &block);
-    if (status != RVL_OK) {
-        tape->failed = true;
-        return NULL;
-    }
-    tape->held[holder] += block->size;
+    tape->failed = status != RVL_OK;
+    return status == RVL_OK ? block : NULL;
+}
+
+static void count_block(rvli_tape *tape, const rvli_cached_block *block)
+{
+    tape->held[holder_of(block)] += block->size;
     if (tape->allocator.bytes.reserved > tape->reserved_bytes)
         tape->reserved_bytes = tape->allocator.bytes.reserved;
     if (tape->allocator.bytes.requested > tape->requested_bytes)
@@ -93,6 +118,25 @@ rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term hold
     tape->live_count++;
     note_fullest(tape);
     note_block(tape, RVLI_JOURNAL_TAKE, block);
+}
+
+rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
+{
+    rvli_request request = {.size = bytes,
+                            .event = holder | tape->steps << HOLDER_BITS |
+                                     (uint64_t)tape->script.count << LINE_SHIFT,
+                            .stream = stream};
+    if (bytes == 0 || tape->failed ||
+        !write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_TAKE,
+                                             .stream = (uint8_t)stream,
+                                             .holder = (uint8_t)holder,
+                                             .stays = true,
+                                             .of.bytes = bytes}))
+        return NULL;
+    rvli_block block = take_block(tape, request);
+    if (block == NULL)
+        return NULL;
+    count_block(tape, block);
     if (tape->listener.told != NULL)
         tape->listener.told(tape->listener.user, (int64_t)bytes, stream, holder);
     return block;
@@ -111,8 +155,7 @@ void rvli_drop(rvli_tape *tape, rvli_block block)
     tape->held[holder] -= block->size;
     tape->calls++;
     tape->live_count--;
-    if (block->event >> HOLDER_BITS != tape->steps)
-        tape->changes.dropped_older = true;
+    write_drop(tape, block);
     note_block(tape, RVLI_JOURNAL_DROP, block);
     if (tape->listener.told != NULL)
         tape->listener.told(tape->listener.user, -(int64_t)block->requested,
@@ -143,6 +186,61 @@ void rvli_tape_begin_step(rvli_tape *tape)
     tape->steps++;
     tape->changes = (rvli_step_changes){.live_before = tape->live_count};
     rvli_journal_begin_step(&tape->journal);
+    if (!tape->repeats)
+        tape->script.count = 0;
+}
+
+static void repeat_line(rvli_tape *tape, rvli_script_line *line)
+{
+    switch ((rvli_script_kind)line->kind) {
+    case RVLI_SCRIPT_TAKE:
+        if (!line->stays)
+            line->block = rvli_take_on(tape, line->stream, line->holder, line->of.bytes);
+        break;
+    case RVLI_SCRIPT_DROP:
+        rvli_drop(tape, tape->script.lines[line->taken].block);
+        break;
+    case RVLI_SCRIPT_EMPTY_CACHE:
+        rvli_tape_empty_cache(tape);
+        break;
+    case RVLI_SCRIPT_BETWEEN:
+        rvli_tape_between(tape);
+        break;
+    case RVLI_SCRIPT_WATCH:
+        rvli_tape_watch(tape, line->of.fullest);
+        break;
+    }
+}
+
+/* States of the optimizer and workspaces are taken once. What else a step leaves, a later one may
+ * drop. */
+static bool comes_again(const rvli_script_line *line)
+{
+    return line->kind != RVLI_SCRIPT_TAKE || !line->stays || line->holder == RVL_MODEL_OPTIMIZER ||
+           line->holder == RVL_MODEL_BLAS_WORKSPACES;
+}
+
+static bool can_repeat(const rvli_tape *tape)
+{
+    if (tape->steps == 0 || tape->changes.dropped_older || tape->listener.told != NULL)
+        return false;
+    for (size_t i = 0; i < tape->script.count; i++) {
+        if (!comes_again(&tape->script.lines[i]))
+            return false;
+    }
+    return true;
+}
+
+bool rvli_tape_repeat_step(rvli_tape *tape)
+{
+    if (!can_repeat(tape))
+        return false;
+    tape->repeats = true;
+    rvli_tape_begin_step(tape);
+    for (size_t i = 0; i < tape->script.count && !tape->failed; i++)
+        repeat_line(tape, &tape->script.lines[i]);
+    tape->repeats = false;
+    return true;
 }
 
 /*
@@ -169,14 +267,23 @@ void rvli_tape_show(rvli_tape *tape, const rvli_moment *passes, const rvli_momen
     rvli_journal_show(&tape->journal, instants);
 }
 
+void rvli_tape_empty_cache(rvli_tape *tape)
+{
+    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_EMPTY_CACHE});
+    if (rvli_allocator_empty_cache(&tape->allocator) != RVL_OK)
+        tape->failed = true;
+}
+
 void rvli_tape_between(rvli_tape *tape)
 {
+    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_BETWEEN});
     rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_BETWEEN});
 }
 
 void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest)
 {
     tape->fullest = fullest;
+    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_WATCH, .of.fullest = fullest});
     note_fullest(tape);
     rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_WATCH});
 }

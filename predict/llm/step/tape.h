@@ -11,6 +11,7 @@
 #define RVL_PREDICT_LLM_STEP_TAPE_H
 
 #include "predict/llm/step/journal.h"
+#include "predict/llm/step/script.h"
 #include "predict/snapshot/allocator.h"
 #include "reveille/model.h"
 
@@ -64,6 +65,8 @@ typedef struct rvli_tape {
     rvli_moment *fullest;     /* of the current part; NULL: not kept */
     rvli_tape_listener listener;
     rvli_journal journal;
+    rvli_script script; /* of the last step that was no repetition */
+    bool repeats;       /* a step that was written down before */
     rvli_step_changes changes;
     bool failed; /* no host memory */
 } rvli_tape;
@@ -85,8 +88,19 @@ void rvli_tape_listen(rvli_tape *tape, const rvli_tape_listener *listener);
 /* Whether host memory has run out, for the run or for what is shown of it. */
 bool rvli_tape_failed(const rvli_tape *tape);
 
+/* What the caching allocator keeps goes back to the device. */
+void rvli_tape_empty_cache(rvli_tape *tape);
+
 /* A step begins. */
 void rvli_tape_begin_step(rvli_tape *tape);
+
+/*
+ * The next step, without the program: all that came and went in the last one comes and goes again.
+ * That is so where the last one dropped nothing older, and kept nothing but states of the optimizer
+ * and workspaces, which are taken once. Returns false, and does nothing, where it is not so, and
+ * where somebody is told of each call: tests have the program's own steps to compare with.
+ */
+bool rvli_tape_repeat_step(rvli_tape *tape);
 
 /*
  * Whether the step that is over is what all later ones are, as far as what they reserve goes: it

@@ -169,10 +169,10 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
         t.tape.failed = t.graph == NULL;
     }
     for (int i = 0; i < STEPS_MAX && !t.tape.failed; i++) {
-        if (i == 1)
-            rvli_buckets_rebuild(&t);
+        bool rebuilt = i == 1 && rvli_buckets_rebuild(&t);
         *trained_out = (rvli_trained){0};
-        step(&t, trained_out);
+        if (rebuilt || !rvli_tape_repeat_step(&t.tape))
+            step(&t, trained_out);
         if (rvli_tape_is_settled(&t.tape))
             break;
     }

@@ -421,8 +421,8 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit);
 /* ---- buckets.c: of DDP ---- */
 
 void rvli_buckets_make(rvli_training *t);
-/* Before the second forward pass. */
-void rvli_buckets_rebuild(rvli_training *t);
+/* Before the second forward pass. Returns whether there were any to make again. */
+bool rvli_buckets_rebuild(rvli_training *t);
 /* A gradient has come. */
 void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter);
 

@@ -311,7 +311,8 @@ rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shap
         rvli_rank_load(&r);
     for (int i = 0; i < STEPS_MAX && !r.tape.failed; i++) {
         *trained_out = (rvli_trained){0};
-        step(&r, trained_out);
+        if (!rvli_tape_repeat_step(&r.tape))
+            step(&r, trained_out);
         if (rvli_tape_is_settled(&r.tape))
             break;
     }
