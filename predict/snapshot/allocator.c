@@ -320,6 +320,7 @@ static rvl_status new_segment(rvli_allocator *allocator, const rvli_request *req
         rvli_pool_put(&allocator->blocks, block);
         return RVL_ERR_NOT_FOUND;
     }
+    block->segment = allocator->segment_count++;
     allocator->bytes.reserved += size;
     *block_out = block;
     return RVL_OK;
@@ -435,6 +436,7 @@ static rvl_status divide(rvli_allocator *allocator, rvli_cached_block *rest, uin
     if (block == NULL)
         return RVL_ERR_HOST_OOM;
     block->range = rest->range;
+    block->segment = rest->segment;
     rvli_block_link(block, rest->prev, rest);
     rest->addr += size;
     rest->size -= size;

@@ -87,8 +87,9 @@ typedef struct rvli_allocator {
     void *owner;
     rvli_bytes bytes;
     uint64_t retries;
-    bool tied;      /* somewhere the choice was by address, between segments */
-    bool misplaced; /* the last request was not where the recording has it */
+    uint32_t segment_count; /* that were made so far */
+    bool tied;              /* somewhere the choice was by address, between segments */
+    bool misplaced;         /* the last request was not where the recording has it */
     rvli_pool blocks;
     rvli_cached_block *pending; /* linked by left (before) and right (after) */
     rvli_snapshot_range *ranges;

@@ -44,7 +44,8 @@ typedef struct rvli_cached_block {
     uint64_t calls_before;      /* free: searches of its pool before it was put there */
     uint64_t event;             /* live: the entry that allocated it */
     uint32_t bucket;
-    uint8_t use; /* rvli_block_use */
+    uint32_t segment; /* how many its allocator had made before; 0 in a range */
+    uint8_t use;      /* rvli_block_use */
     bool mapped;
 } rvli_cached_block;
 

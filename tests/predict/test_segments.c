@@ -230,13 +230,13 @@ static rvli_shown two_segments(void)
 {
     rvli_shown shown = {0};
     rvli_shown_segment_alloc(&shown, SEGMENT(0), 20 * MIB);
-    rvli_shown_take(&shown, SEGMENT(0), RVL_MODEL_OPTIMIZER, 7 * MIB);
+    rvli_shown_take(&shown, 0, RVL_MODEL_OPTIMIZER, 7 * MIB);
     rvli_shown_segment_alloc(&shown, SEGMENT(1), 20 * MIB);
     rvli_shown_begin(&shown);
-    rvli_shown_take(&shown, SEGMENT(0) + 7 * MIB, RVL_MODEL_ACTIVATIONS, 9 * MIB);
+    rvli_shown_take(&shown, 0, RVL_MODEL_ACTIVATIONS, 9 * MIB);
     rvli_shown_now(&shown);
-    rvli_shown_drop(&shown, SEGMENT(0) + 7 * MIB, RVL_MODEL_ACTIVATIONS, 9 * MIB);
-    rvli_shown_take(&shown, SEGMENT(1), RVL_MODEL_LOGITS, 15 * MIB);
+    rvli_shown_drop(&shown, 0, RVL_MODEL_ACTIVATIONS, 9 * MIB);
+    rvli_shown_take(&shown, 1, RVL_MODEL_LOGITS, 15 * MIB);
     rvli_shown_now(&shown);
     assert_int_equal(shown.event_count, 6);
     return shown;
@@ -275,12 +275,12 @@ static void what_lies_between_instants_leaves_no_event(void **state)
     rvli_shown shown = {0};
     rvli_shown_segment_alloc(&shown, SEGMENT(0), 20 * MIB);
     rvli_shown_begin(&shown);
-    rvli_shown_take(&shown, SEGMENT(0), RVL_MODEL_LOGITS, MIB);
-    rvli_shown_drop(&shown, SEGMENT(0), RVL_MODEL_LOGITS, MIB);
+    rvli_shown_take(&shown, 0, RVL_MODEL_LOGITS, MIB);
+    rvli_shown_drop(&shown, 0, RVL_MODEL_LOGITS, MIB);
     rvli_shown_between(&shown);
     assert_int_equal(shown.event_count, 1);
-    rvli_shown_take(&shown, SEGMENT(0), RVL_MODEL_LOGITS, MIB);
-    rvli_shown_take(&shown, SEGMENT(0), RVL_MODEL_GRADIENTS, MIB);
+    rvli_shown_take(&shown, 0, RVL_MODEL_LOGITS, MIB);
+    rvli_shown_take(&shown, 0, RVL_MODEL_GRADIENTS, MIB);
     rvli_shown_between(&shown);
     assert_int_equal(shown.event_count, 3);
     assert_false(shown.events[1].joins);

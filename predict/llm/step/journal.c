@@ -35,7 +35,7 @@ void rvli_journal_add(rvli_journal *journal, rvli_journal_line line)
 /* Does to the segments what a line says. Returns whether this may be the fullest moment. */
 static bool follow(rvli_shown *shown, const rvli_journal_line *line, uint64_t *calls)
 {
-    switch (line->kind) {
+    switch ((rvli_journal_kind)line->kind) {
     case RVLI_JOURNAL_ALLOC:
         rvli_shown_segment_alloc(shown, line->addr, line->bytes);
         return false;
@@ -44,11 +44,11 @@ static bool follow(rvli_shown *shown, const rvli_journal_line *line, uint64_t *c
         return false;
     case RVLI_JOURNAL_TAKE:
         ++*calls;
-        rvli_shown_take(shown, line->addr, line->term, line->bytes);
+        rvli_shown_take(shown, line->segment, line->term, line->bytes);
         return true;
     case RVLI_JOURNAL_DROP:
         ++*calls;
-        rvli_shown_drop(shown, line->addr, line->term, line->bytes);
+        rvli_shown_drop(shown, line->segment, line->term, line->bytes);
         return false;
     case RVLI_JOURNAL_BETWEEN:
         rvli_shown_between(shown);

@@ -20,9 +20,10 @@ typedef enum rvli_journal_kind {
 } rvli_journal_kind;
 
 typedef struct rvli_journal_line {
-    rvli_journal_kind kind;
-    rvl_model_term term;
-    uint64_t addr;
+    uint8_t kind;
+    uint8_t term;
+    uint32_t segment; /* TAKE and DROP: which */
+    uint64_t addr;    /* ALLOC and FREE */
     uint64_t bytes;
 } rvli_journal_line;
 

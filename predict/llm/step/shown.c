@@ -167,22 +167,20 @@ void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr)
     add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_FREE, .segment = index});
 }
 
-void rvli_shown_take(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes)
+void rvli_shown_take(rvli_shown *shown, uint32_t segment, rvl_model_term term, uint64_t bytes)
 {
-    uint32_t index = segment_of(shown, addr);
-    if (index == shown->segment_count)
+    if (segment >= shown->segment_count) /* there was no memory for it */
         return;
-    shown->segments[index].held[term] += bytes;
-    note_changed(shown, index);
+    shown->segments[segment].held[term] += bytes;
+    note_changed(shown, segment);
 }
 
-void rvli_shown_drop(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes)
+void rvli_shown_drop(rvli_shown *shown, uint32_t segment, rvl_model_term term, uint64_t bytes)
 {
-    uint32_t index = segment_of(shown, addr);
-    if (index == shown->segment_count)
+    if (segment >= shown->segment_count)
         return;
-    shown->segments[index].held[term] -= bytes;
-    note_changed(shown, index);
+    shown->segments[segment].held[term] -= bytes;
+    note_changed(shown, segment);
 }
 
 /* ---- Without what lives on ---- */

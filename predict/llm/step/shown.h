@@ -67,9 +67,9 @@ void rvli_shown_destroy(rvli_shown *shown);
 void rvli_shown_segment_alloc(rvli_shown *shown, uint64_t addr, uint64_t size);
 void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr);
 
-/* A block at an address is a term's, or no longer. */
-void rvli_shown_take(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes);
-void rvli_shown_drop(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes);
+/* A block of a segment, counted as they came, is a term's, or no longer. */
+void rvli_shown_take(rvli_shown *shown, uint32_t segment, rvl_model_term term, uint64_t bytes);
+void rvli_shown_drop(rvli_shown *shown, uint32_t segment, rvl_model_term term, uint64_t bytes);
 
 /*
  * Takes what lives on out of the segments, state_bytes in all, in whole granules: what is left of

@@ -89,9 +89,9 @@ static void note_fullest(rvli_tape *tape)
 
 static void note_block(rvli_tape *tape, rvli_journal_kind kind, const rvli_cached_block *block)
 {
-    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = kind,
-                                                         .term = holder_of(block),
-                                                         .addr = block->addr,
+    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = (uint8_t)kind,
+                                                         .term = (uint8_t)holder_of(block),
+                                                         .segment = block->segment,
                                                          .bytes = block->size});
 }
 
