@@ -171,7 +171,7 @@ void rvli_free_insert(rvli_allocator *allocator, rvli_cached_block *block)
         block->releasable = block->prev == NULL && block->next == NULL ? block->size : 0;
     allocator->bytes.free_bytes += block->size;
     allocator->bytes.releasable += block->releasable;
-    rvli_blocks_insert(&bucket->free_blocks, block);
+    rvli_bins_insert(&bucket->free_blocks, block);
     if (allocator->indexed)
         rvli_index_add(allocator, block);
 }
@@ -180,7 +180,7 @@ void rvli_free_remove(rvli_allocator *allocator, rvli_cached_block *block)
 {
     allocator->bytes.free_bytes -= block->size;
     allocator->bytes.releasable -= block->releasable;
-    rvli_blocks_remove(&rvli_bucket_of(allocator, block)->free_blocks, block);
+    rvli_bins_remove(&rvli_bucket_of(allocator, block)->free_blocks, block);
     if (allocator->indexed)
         rvli_index_drop(allocator, block);
 }
@@ -233,18 +233,18 @@ static uint64_t expandable_size(const rvli_cached_block *block)
     return block->size + (block->next != NULL && !block->next->mapped ? block->next->size : 0);
 }
 
-static rvli_cached_block *best_expandable(const rvli_allocator *allocator, rvli_cached_block *root,
+static rvli_cached_block *best_expandable(const rvli_allocator *allocator, const rvli_bins *bins,
                                           rvli_cached_block *block)
 {
     if (!allocator->settings.expandable) {
         while (block != NULL && block->range != NULL)
-            block = rvli_blocks_after(root, block);
+            block = rvli_bins_after(bins, block);
         return block;
     }
-    rvli_cached_block *next = rvli_blocks_after(root, block);
+    rvli_cached_block *next = rvli_bins_after(bins, block);
     while (block->range != NULL && next != NULL && expandable_size(next) < expandable_size(block)) {
         block = next;
-        next = rvli_blocks_after(root, block);
+        next = rvli_bins_after(bins, block);
     }
     return block;
 }
@@ -260,10 +260,9 @@ static bool is_oversize(const rvli_settings *settings, const rvli_cached_block *
 static rvli_cached_block *find_free(const rvli_allocator *allocator, const rvli_bucket *bucket,
                                     uint64_t size)
 {
-    rvli_cached_block *root = bucket->free_blocks;
-    rvli_cached_block *block = rvli_blocks_at_least(root, size, 0);
+    rvli_cached_block *block = rvli_bins_at_least(&bucket->free_blocks, size, 0);
     if (block != NULL && block->range != NULL)
-        block = best_expandable(allocator, root, block);
+        block = best_expandable(allocator, &bucket->free_blocks, block);
     return block != NULL && !is_oversize(&allocator->settings, block, size) ? block : NULL;
 }
 
@@ -273,7 +272,7 @@ static void note_tie(rvli_allocator *allocator, const rvli_bucket *bucket,
 {
     if (allocator->tied || block->range != NULL)
         return;
-    const rvli_cached_block *next = rvli_blocks_after(bucket->free_blocks, block);
+    const rvli_cached_block *next = rvli_bins_after(&bucket->free_blocks, block);
     allocator->tied = next != NULL && next->size == block->size;
 }
 

@@ -52,7 +52,7 @@ typedef struct rvli_bytes {
 
 /* The blocks of one pool, size class and stream. */
 typedef struct rvli_bucket {
-    rvli_cached_block *free_blocks;
+    rvli_bins free_blocks;
     rvli_cached_block *unmapped;
     uint32_t side;
     uint32_t stream;

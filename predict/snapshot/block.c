@@ -102,3 +102,52 @@ rvli_cached_block *rvli_blocks_below(rvli_cached_block *root, uint64_t key, uint
     }
     return found;
 }
+
+/* ---- Bins ---- */
+
+#define SMALLEST_LOG2 9 /* of RVLI_MIN_BLOCK */
+
+/* Two for each power of two, and the last for all that is larger. */
+static unsigned bin_of(uint64_t size)
+{
+    if (size < UINT64_C(1) << SMALLEST_LOG2)
+        return 0;
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(size);
+    unsigned bin = 2 * (log2 - SMALLEST_LOG2) + (unsigned)(size >> (log2 - 1) & 1);
+    return bin < RVLI_BINS ? bin : RVLI_BINS - 1;
+}
+
+void rvli_bins_insert(rvli_bins *bins, rvli_cached_block *block)
+{
+    unsigned bin = bin_of(block->key);
+    rvli_blocks_insert(&bins->sets[bin], block);
+    bins->filled |= UINT64_C(1) << bin;
+}
+
+void rvli_bins_remove(rvli_bins *bins, rvli_cached_block *block)
+{
+    unsigned bin = bin_of(block->key);
+    rvli_blocks_remove(&bins->sets[bin], block);
+    if (bins->sets[bin] == NULL)
+        bins->filled &= ~(UINT64_C(1) << bin);
+}
+
+rvli_cached_block *rvli_bins_at_least(const rvli_bins *bins, uint64_t size, uint64_t addr)
+{
+    unsigned bin = bin_of(size);
+    rvli_cached_block *found = rvli_blocks_at_least(bins->sets[bin], size, addr);
+    uint64_t larger = bins->filled & ~UINT64_C(1) << bin;
+    if (found != NULL || larger == 0)
+        return found;
+    return rvli_blocks_at_least(bins->sets[__builtin_ctzll(larger)], 0, 0);
+}
+
+rvli_cached_block *rvli_bins_below(const rvli_bins *bins, uint64_t size, uint64_t addr)
+{
+    unsigned bin = bin_of(size);
+    rvli_cached_block *found = rvli_blocks_below(bins->sets[bin], size, addr);
+    uint64_t smaller = bins->filled & ((UINT64_C(1) << bin) - 1);
+    if (found != NULL || smaller == 0)
+        return found;
+    return rvli_blocks_below(bins->sets[63 - __builtin_clzll(smaller)], UINT64_MAX, UINT64_MAX);
+}

@@ -2,10 +2,11 @@
 /*
  * Blocks of the allocator model, and ordered sets of them.
  *
- * A block is a part of a segment, linked to its neighbours there. Free blocks are in one set by
- * (size, address), unmapped ones in another by address. A set is a treap threaded through the
- * blocks: priorities come from the addresses, so that the same run always builds the same tree, and
- * putting a block in or taking it out needs no memory.
+ * A block is a part of a segment, linked to its neighbours there. Free blocks are ordered by (size,
+ * address), unmapped ones by address. A set is a treap threaded through the blocks: priorities come
+ * from the addresses, so that the same run always builds the same tree, and putting a block in or
+ * taking it out needs no memory. Free blocks are in a set for each half of a power of two, so that
+ * most sets have few.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_BLOCK_H
 #define RVL_PREDICT_SNAPSHOT_BLOCK_H
@@ -62,6 +63,27 @@ static inline rvli_cached_block *rvli_blocks_after(rvli_cached_block *root,
                                                    const rvli_cached_block *block)
 {
     return rvli_blocks_at_least(root, block->key, block->addr + 1);
+}
+
+#define RVLI_BINS 64
+
+/* Free blocks, in sets by their size. */
+typedef struct rvli_bins {
+    uint64_t filled; /* bits of sets that have a block */
+    rvli_cached_block *sets[RVLI_BINS];
+} rvli_bins;
+
+void rvli_bins_insert(rvli_bins *bins, rvli_cached_block *block);
+void rvli_bins_remove(rvli_bins *bins, rvli_cached_block *block);
+
+/* As rvli_blocks_at_least() and rvli_blocks_below(), of all sets. */
+rvli_cached_block *rvli_bins_at_least(const rvli_bins *bins, uint64_t size, uint64_t addr);
+rvli_cached_block *rvli_bins_below(const rvli_bins *bins, uint64_t size, uint64_t addr);
+
+static inline rvli_cached_block *rvli_bins_after(const rvli_bins *bins,
+                                                 const rvli_cached_block *block)
+{
+    return rvli_bins_at_least(bins, block->key, block->addr + 1);
 }
 
 #endif

@@ -69,10 +69,10 @@ static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool range
     }
     uint32_t number = side < allocator->side_count ? allocator->sides[side].first : 0;
     for (; number > 0; number = allocator->buckets[number - 1].next) {
-        rvli_cached_block *root = allocator->buckets[number - 1].free_blocks;
-        rvli_cached_block *block = rvli_blocks_at_least(root, 0, 0);
+        const rvli_bins *bins = &allocator->buckets[number - 1].free_blocks;
+        rvli_cached_block *block = rvli_bins_at_least(bins, 0, 0);
         for (; block != NULL && allocator->list_count < most;
-             block = rvli_blocks_after(root, block)) {
+             block = rvli_bins_after(bins, block)) {
             if (ranges ? block->range == NULL || block->releasable == 0 : !is_whole_segment(block))
                 continue;
             rvl_status status = push(allocator, block);
@@ -165,19 +165,19 @@ rvl_status rvli_allocator_list_oversize(rvli_allocator *allocator, const rvli_re
     *enough_out = false;
     if (status != RVL_OK)
         return status;
-    rvli_cached_block *root = allocator->buckets[number].free_blocks;
-    rvli_cached_block *block = rvli_blocks_at_least(root, needed, 0);
+    const rvli_bins *bins = &allocator->buckets[number].free_blocks;
+    rvli_cached_block *block = rvli_bins_at_least(bins, needed, 0);
     if (block != NULL) {
         *enough_out = is_whole_segment(block);
         return *enough_out ? push(allocator, block) : RVL_OK;
     }
-    block = rvli_blocks_below(root, UINT64_MAX, UINT64_MAX);
+    block = rvli_bins_below(bins, UINT64_MAX, UINT64_MAX);
     while (block != NULL && total < needed && block->size >= bound && is_whole_segment(block)) {
         total += block->size;
         status = push(allocator, block);
         if (status != RVL_OK)
             return status;
-        block = rvli_blocks_below(root, block->key, block->addr);
+        block = rvli_bins_below(bins, block->key, block->addr);
     }
     *enough_out = total >= needed;
     return RVL_OK;
@@ -242,9 +242,9 @@ static rvli_cached_block *scan_free(rvli_allocator *allocator, uint64_t addr)
     rvli_cached_block *found = NULL;
     allocator->indexed = true;
     for (uint32_t i = 0; i < allocator->bucket_count; i++) {
-        rvli_cached_block *root = allocator->buckets[i].free_blocks;
-        rvli_cached_block *block = rvli_blocks_at_least(root, 0, 0);
-        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+        const rvli_bins *bins = &allocator->buckets[i].free_blocks;
+        rvli_cached_block *block = rvli_bins_at_least(bins, 0, 0);
+        for (; block != NULL; block = rvli_bins_after(bins, block)) {
             if (found == NULL && addr >= block->addr && addr - block->addr < block->size)
                 found = block;
             if (allocator->indexed)
@@ -287,9 +287,9 @@ const rvli_cached_block *rvli_allocator_pinning(const rvli_allocator *allocator,
     *bytes_out = 0;
     *work += allocator->bucket_count;
     for (uint32_t i = 0; i < allocator->bucket_count; i++) {
-        rvli_cached_block *root = allocator->buckets[i].free_blocks;
-        const rvli_cached_block *block = rvli_blocks_at_least(root, 0, 0);
-        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+        const rvli_bins *bins = &allocator->buckets[i].free_blocks;
+        const rvli_cached_block *block = rvli_bins_at_least(bins, 0, 0);
+        for (; block != NULL; block = rvli_bins_after(bins, block)) {
             ++*work;
             weigh(block->prev, &most, bytes_out);
             weigh(block->next, &most, bytes_out);
