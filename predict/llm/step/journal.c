@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define FIRST_ROOM 4096
+#define FIRST_ROOM 65536 /* that malloc() maps, and grows without a copy */
 
 void rvli_journal_free(rvli_journal *journal)
 {

@@ -25,13 +25,12 @@ typedef struct rvli_script_line {
     uint8_t kind;
     uint8_t stream;
     uint8_t holder;
-    bool stays;     /* TAKE: the step does not drop it */
-    uint32_t taken; /* DROP: in which line */
+    uint32_t dropped; /* TAKE: in which line; 0: the step keeps it */
     union {
         uint64_t bytes;              /* TAKE, as asked for */
+        rvli_cached_block *block;    /* DROP, from its TAKE on */
         struct rvli_moment *fullest; /* WATCH */
     } of;
-    rvli_cached_block *block; /* TAKE */
 } rvli_script_line;
 
 typedef struct rvli_script {

@@ -72,8 +72,8 @@ static void write_drop(rvli_tape *tape, const rvli_cached_block *block)
     if (step_of(block) != tape->steps) {
         tape->changes.dropped_older = true;
     } else if (!tape->repeats) {
-        tape->script.lines[taken].stays = false;
-        write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_DROP, .taken = taken});
+        tape->script.lines[taken].dropped = (uint32_t)tape->script.count;
+        write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_DROP});
     }
 }
 
@@ -130,7 +130,6 @@ rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term hold
         !write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_TAKE,
                                              .stream = (uint8_t)stream,
                                              .holder = (uint8_t)holder,
-                                             .stays = true,
                                              .of.bytes = bytes}))
         return NULL;
     rvli_block block = take_block(tape, request);
@@ -190,15 +189,16 @@ void rvli_tape_begin_step(rvli_tape *tape)
         tape->script.count = 0;
 }
 
-static void repeat_line(rvli_tape *tape, rvli_script_line *line)
+static void repeat_line(rvli_tape *tape, const rvli_script_line *line)
 {
     switch ((rvli_script_kind)line->kind) {
     case RVLI_SCRIPT_TAKE:
-        if (!line->stays)
-            line->block = rvli_take_on(tape, line->stream, line->holder, line->of.bytes);
+        if (line->dropped > 0)
+            tape->script.lines[line->dropped].of.block =
+                rvli_take_on(tape, line->stream, line->holder, line->of.bytes);
         break;
     case RVLI_SCRIPT_DROP:
-        rvli_drop(tape, tape->script.lines[line->taken].block);
+        rvli_drop(tape, line->of.block);
         break;
     case RVLI_SCRIPT_EMPTY_CACHE:
         rvli_tape_empty_cache(tape);
@@ -216,8 +216,8 @@ static void repeat_line(rvli_tape *tape, rvli_script_line *line)
  * drop. */
 static bool comes_again(const rvli_script_line *line)
 {
-    return line->kind != RVLI_SCRIPT_TAKE || !line->stays || line->holder == RVL_MODEL_OPTIMIZER ||
-           line->holder == RVL_MODEL_BLAS_WORKSPACES;
+    return line->kind != RVLI_SCRIPT_TAKE || line->dropped > 0 ||
+           line->holder == RVL_MODEL_OPTIMIZER || line->holder == RVL_MODEL_BLAS_WORKSPACES;
 }
 
 static bool can_repeat(const rvli_tape *tape)
