@@ -26,10 +26,13 @@ static bool grow(rvli_journal *journal)
     return true;
 }
 
-void rvli_journal_add(rvli_journal *journal, rvli_journal_line line)
+rvli_journal_line *rvli_journal_add(rvli_journal *journal, rvli_journal_kind kind)
 {
-    if (journal->shown != NULL && grow(journal))
-        journal->lines[journal->count++] = line;
+    if (journal->shown == NULL || !grow(journal))
+        return NULL;
+    rvli_journal_line *line = &journal->lines[journal->count++];
+    *line = (rvli_journal_line){.kind = (uint8_t)kind};
+    return line;
 }
 
 /* Does to the segments what a line says. Returns whether this may be the fullest moment. */

@@ -36,8 +36,8 @@ typedef struct rvli_journal {
 
 void rvli_journal_free(rvli_journal *journal);
 
-/* No host memory: shown->failed. */
-void rvli_journal_add(rvli_journal *journal, rvli_journal_line line);
+/* The next line, for its other fields. NULL: nobody wants it, or no host memory (shown->failed). */
+rvli_journal_line *rvli_journal_add(rvli_journal *journal, rvli_journal_kind kind);
 
 /* A step begins: what was before it is in the segments, and not shown. */
 void rvli_journal_begin_step(rvli_journal *journal);

@@ -22,10 +22,11 @@ static bool grow(rvli_script *script)
     return true;
 }
 
-bool rvli_script_add(rvli_script *script, rvli_script_line line)
+rvli_script_line *rvli_script_add(rvli_script *script, rvli_script_kind kind)
 {
     if (script->count == script->room && !grow(script))
-        return false;
-    script->lines[script->count++] = line;
-    return true;
+        return NULL;
+    rvli_script_line *line = &script->lines[script->count++];
+    *line = (rvli_script_line){.kind = (uint8_t)kind};
+    return line;
 }

@@ -41,7 +41,7 @@ typedef struct rvli_script {
 
 void rvli_script_free(rvli_script *script);
 
-/* Returns false where there is no host memory. */
-bool rvli_script_add(rvli_script *script, rvli_script_line line);
+/* The next line, for its other fields. NULL: no host memory. */
+rvli_script_line *rvli_script_add(rvli_script *script, rvli_script_kind kind);
 
 #endif

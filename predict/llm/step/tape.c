@@ -6,22 +6,28 @@
 
 #define FIRST_ADDRESS (UINT64_C(1) << 62)
 
+static void note_segment(rvli_tape *tape, rvli_journal_kind kind, uint64_t addr, uint64_t size)
+{
+    rvli_journal_line *line = rvli_journal_add(&tape->journal, kind);
+    tape->changes.segments = true;
+    if (line == NULL)
+        return;
+    line->addr = addr;
+    line->bytes = size;
+}
+
 /* Segments come to lie one below the other, as the driver places them while it can. */
 static uint64_t place(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                       uint32_t stream)
 {
     rvli_tape *tape = owner;
     (void)stream;
-    tape->changes.segments = true;
     if (change == RVLI_CHANGE_FREE)
-        rvli_journal_add(&tape->journal,
-                         (rvli_journal_line){.kind = RVLI_JOURNAL_FREE, .addr = addr});
+        note_segment(tape, RVLI_JOURNAL_FREE, addr, size);
     if (change != RVLI_CHANGE_ALLOC)
         return 0;
     tape->next_addr -= size;
-    rvli_journal_add(
-        &tape->journal,
-        (rvli_journal_line){.kind = RVLI_JOURNAL_ALLOC, .addr = tape->next_addr, .bytes = size});
+    note_segment(tape, RVLI_JOURNAL_ALLOC, tape->next_addr, size);
     return tape->next_addr;
 }
 
@@ -58,11 +64,24 @@ static uint32_t step_of(const rvli_cached_block *block)
     return (uint32_t)block->event >> HOLDER_BITS;
 }
 
-/* Returns false where nothing more is taken. */
-static bool write_line(rvli_tape *tape, rvli_script_line line)
+/* NULL: a step is repeated, or there is no host memory. */
+static rvli_script_line *write_line(rvli_tape *tape, rvli_script_kind kind)
 {
-    if (!tape->repeats && !rvli_script_add(&tape->script, line))
+    rvli_script_line *line = tape->repeats ? NULL : rvli_script_add(&tape->script, kind);
+    if (line == NULL && !tape->repeats)
         tape->failed = true;
+    return line;
+}
+
+/* Returns false where nothing more is taken. */
+static bool write_take(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
+{
+    rvli_script_line *line = write_line(tape, RVLI_SCRIPT_TAKE);
+    if (line != NULL) {
+        line->stream = (uint8_t)stream;
+        line->holder = (uint8_t)holder;
+        line->of.bytes = bytes;
+    }
     return !tape->failed;
 }
 
@@ -73,7 +92,7 @@ static void write_drop(rvli_tape *tape, const rvli_cached_block *block)
         tape->changes.dropped_older = true;
     } else if (!tape->repeats) {
         tape->script.lines[taken].dropped = (uint32_t)tape->script.count;
-        write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_DROP});
+        write_line(tape, RVLI_SCRIPT_DROP);
     }
 }
 
@@ -89,20 +108,22 @@ static void note_fullest(rvli_tape *tape)
 
 static void note_block(rvli_tape *tape, rvli_journal_kind kind, const rvli_cached_block *block)
 {
-    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = (uint8_t)kind,
-                                                         .term = (uint8_t)holder_of(block),
-                                                         .segment = block->segment,
-                                                         .bytes = block->size});
+    rvli_journal_line *line = rvli_journal_add(&tape->journal, kind);
+    if (line == NULL)
+        return;
+    line->term = (uint8_t)holder_of(block);
+    line->segment = block->segment;
+    line->bytes = block->size;
 }
 
 /* NULL: no host memory. */
-static rvli_block take_block(rvli_tape *tape, rvli_request request)
+static rvli_block take_block(rvli_tape *tape, rvli_request *request)
 {
     rvli_block block = NULL;
-    rvl_status status = rvli_allocator_malloc(&tape->allocator, &request, &block);
-    request.unlimited = true;
+    rvl_status status = rvli_allocator_malloc(&tape->allocator, request, &block);
+    request->unlimited = true;
     if (status == RVL_ERR_DEVICE_OOM)
-        status = rvli_allocator_malloc(&tape->allocator, &request, &block);
+        status = rvli_allocator_malloc(&tape->allocator, request, &block);
     tape->failed = status != RVL_OK;
     return status == RVL_OK ? block : NULL;
 }
@@ -126,13 +147,9 @@ rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term hold
                             .event = holder | tape->steps << HOLDER_BITS |
                                      (uint64_t)tape->script.count << LINE_SHIFT,
                             .stream = stream};
-    if (bytes == 0 || tape->failed ||
-        !write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_TAKE,
-                                             .stream = (uint8_t)stream,
-                                             .holder = (uint8_t)holder,
-                                             .of.bytes = bytes}))
+    if (bytes == 0 || tape->failed || !write_take(tape, stream, holder, bytes))
         return NULL;
-    rvli_block block = take_block(tape, request);
+    rvli_block block = take_block(tape, &request);
     if (block == NULL)
         return NULL;
     count_block(tape, block);
@@ -269,21 +286,23 @@ void rvli_tape_show(rvli_tape *tape, const rvli_moment *passes, const rvli_momen
 
 void rvli_tape_empty_cache(rvli_tape *tape)
 {
-    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_EMPTY_CACHE});
+    write_line(tape, RVLI_SCRIPT_EMPTY_CACHE);
     if (rvli_allocator_empty_cache(&tape->allocator) != RVL_OK)
         tape->failed = true;
 }
 
 void rvli_tape_between(rvli_tape *tape)
 {
-    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_BETWEEN});
-    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_BETWEEN});
+    write_line(tape, RVLI_SCRIPT_BETWEEN);
+    rvli_journal_add(&tape->journal, RVLI_JOURNAL_BETWEEN);
 }
 
 void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest)
 {
     tape->fullest = fullest;
-    write_line(tape, (rvli_script_line){.kind = RVLI_SCRIPT_WATCH, .of.fullest = fullest});
+    rvli_script_line *line = write_line(tape, RVLI_SCRIPT_WATCH);
+    if (line != NULL)
+        line->of.fullest = fullest;
     note_fullest(tape);
-    rvli_journal_add(&tape->journal, (rvli_journal_line){.kind = RVLI_JOURNAL_WATCH});
+    rvli_journal_add(&tape->journal, RVLI_JOURNAL_WATCH);
 }
