@@ -64,6 +64,7 @@ def by_sglang(case, model):
     copy = AutoModelForCausalLM.from_pretrained(model, dtype="bfloat16", device_map="cuda:0")
     got["training copy loaded"] = used()
     engine.update_weights_from_tensor(list(copy.named_parameters()))
+    engine.flush_cache()  # an update empties PyTorch's cache no more, and GPU 1 has copied all
     del copy
     gc.collect()
     torch.cuda.empty_cache()
