@@ -141,8 +141,9 @@ static const row rows[] = {
      "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
      "process failed (exit status 1), and the command ended with exit status 0",
      1, 0, false},
-    {STAGED "alloc 3 q 0 2 0 2097152 weights\n" ASKED "\nfail 4 p 0 how=exit%20status%201\nalloc 5 q 0 3 0 2097152 weights\n"
-                  "ended 6 q 0 exit=1\n",
+    {STAGED "alloc 3 q 0 2 0 2097152 weights\n" ASKED
+            "\nfail 4 p 0 how=exit%20status%201\nalloc 5 q 0 3 0 2097152 weights\n"
+            "ended 6 q 0 exit=1\n",
      RVL_VERDICT_OUT_OF_MEMORY,
      "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
      "command failed with exit status 1",
