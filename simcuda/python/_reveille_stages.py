@@ -116,14 +116,14 @@ def _marks():
 
 def _follow(ranges, name_of=lambda each: each.name):
     """A class of context managers, asynchronous ones, too."""
-    for entry, exit in ("__enter__", "__exit__"), ("__aenter__", "__aexit__"):
-        if hasattr(ranges, entry):
-            _follow_ways(ranges, entry, exit, name_of)
+    for begins, ends in ("__enter__", "__exit__"), ("__aenter__", "__aexit__"):
+        if hasattr(ranges, begins):
+            _follow_way(ranges, begins, ends, name_of)
 
 
-def _follow_ways(ranges, entry, exit, name_of):
+def _follow_way(ranges, begins, ends, name_of):
     begin, end = _marks()
-    entered, left = getattr(ranges, entry), getattr(ranges, exit)
+    entered, left = getattr(ranges, begins), getattr(ranges, ends)
 
     def enter(self):
         self._reveille_stage = begin(name_of(self))
@@ -136,5 +136,5 @@ def _follow_ways(ranges, entry, exit, name_of):
             stage, self._reveille_stage = getattr(self, "_reveille_stage", 0), 0
             end(stage)
 
-    setattr(ranges, entry, enter)
-    setattr(ranges, exit, leave)
+    setattr(ranges, begins, enter)
+    setattr(ranges, ends, leave)
