@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 MIB, X = 1 << 20, 1 << 40
-SECONDS_MAX = 120 # a search that is not bounded takes many times that
+SECONDS_MAX = 300 # a search that is not bounded takes many times that
 
 
 class Trace(list):
