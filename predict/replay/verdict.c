@@ -96,18 +96,31 @@ static void note_failure(rvl_replay *replay, rvli_refusal_open *process,
     process->last.how = failure.how;
     process->open = false;
     count_refusal(outcome, &process->last);
-    note_deadly(outcome, process);
+    if (outcome->replaced)
+        outcome->deadly = (rvli_refusal){0};
+    outcome->replaced = false;
     outcome->successor_from = outcome->process_count;
+    note_deadly(outcome, process);
 }
 
-/* A program that starts a process again, or tries less in another, has survived. */
 static void note_successor(rvli_outcome *outcome, const rvl_trace_event *event)
 {
     if (event->process_index >= outcome->process_count)
         outcome->process_count = event->process_index + 1;
     if (event->kind == RVL_EVENT_ALLOC && outcome->deadly.number != 0 &&
         event->process_index >= outcome->successor_from)
-        outcome->deadly = (rvli_refusal){0};
+        outcome->replaced = true;
+}
+
+static bool ended_well(const rvli_outcome *outcome)
+{
+    return outcome->ended && !outcome->by_signal && outcome->exit_status == 0;
+}
+
+/* A program that starts a process again, or tries less in another, has survived if it ends well. */
+static bool was_deadly(const rvli_outcome *outcome)
+{
+    return outcome->deadly.number != 0 && !(outcome->replaced && ended_well(outcome));
 }
 
 static void note_grant(rvli_outcome *outcome, rvli_refusal_open *process,
@@ -185,8 +198,7 @@ void rvli_outcome_end(rvli_outcome *outcome, rvli_refusal_open *process)
     if (!process->open)
         return;
     count_refusal(outcome, &process->last);
-    bool well = outcome->ended && !outcome->by_signal && outcome->exit_status == 0;
-    if (!well)
+    if (!ended_well(outcome))
         note_deadly(outcome, process);
     process->open = false;
 }
@@ -330,7 +342,7 @@ static void say_failure(sentence *said, const rvl_verdict *verdict, const rvli_o
 {
     say(said, "no verdict: ");
     size_t before = said->length;
-    if (outcome->other_device && outcome->deadly.number != 0)
+    if (outcome->other_device && was_deadly(outcome))
         say(said, "the command ran out of memory where it was recorded, and did not go on");
     else if (outcome->missed > 0)
         say(said, "the command had %" PRIu64 " process%s that found no simulated GPU",
@@ -461,7 +473,7 @@ static bool find_overcommit(const rvl_replay *replay, rvl_verdict *verdict)
 
 bool rvli_outcome_failed(const rvli_outcome *outcome)
 {
-    return outcome->deadly.number != 0 || outcome->missed > 0 || outcome->waits != NULL ||
+    return was_deadly(outcome) || outcome->missed > 0 || outcome->waits != NULL ||
            (outcome->ended && (outcome->by_signal || outcome->exit_status != 0));
 }
 
@@ -473,7 +485,7 @@ static rvl_verdict_kind decide(const rvl_replay *replay, rvl_verdict *verdict)
         verdict->spare_bytes = 0;
         return RVL_VERDICT_OUT_OF_MEMORY;
     }
-    bool deadly = outcome->deadly.number != 0;
+    bool deadly = was_deadly(outcome);
     name_refusal(deadly ? &outcome->deadly : &outcome->first, verdict);
     if (deadly && !outcome->other_device) {
         verdict->device = outcome->deadly.device;

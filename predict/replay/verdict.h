@@ -63,7 +63,8 @@ typedef struct rvli_outcome {
     uint64_t refused;        /* survived, or deadly */
     uint64_t cured;
     rvli_refusal first;
-    rvli_refusal deadly; /* the first that ended a process, if none took its place */
+    rvli_refusal deadly; /* the first that ended a process */
+    bool replaced;       /* a process that began later got memory */
     bool used;           /* any device memory */
     bool ran;            /* a program that ran is in the trace */
     bool unrecorded;     /* a program that ran did not record refusals */

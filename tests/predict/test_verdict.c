@@ -148,6 +148,22 @@ static const row rows[] = {
      "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
      "command failed with exit status 1",
      1, 0, false},
+    /* One that began later got memory, and the command failed all the same: as ranks do, of which
+     * the first asked before the second had begun. */
+    {STAGED ASKED "\nfail 4 p 0 how=exit%20status%201\nprocess r pid=3\n"
+                  "alloc 5 r 0 2 0 2097152 weights\nended 6 q 0 exit=1\n",
+     RVL_VERDICT_OUT_OF_MEMORY,
+     "out of memory: p/weights asked for 200.0 MiB of device 0 with 100.0 MiB free, in train; the "
+     "command failed with exit status 1",
+     1, 0, false},
+    /* So did one, and it was ended in its turn. */
+    {STAGED ASKED "\nfail 4 p 0 how=exit%20status%201\nprocess r pid=3\n"
+                  "alloc 5 r 0 2 0 2097152 weights\nrefuse 6 r 0 0 199229440 102760448 grads\n"
+                  "fail 7 r 0 how=no%20room\nended 8 q 0 exit=0\n",
+     RVL_VERDICT_OUT_OF_MEMORY,
+     "out of memory: r/grads asked for 190.0 MiB of device 0 with 98.0 MiB free, in train; the "
+     "process failed (no room), and the command ended with exit status 0",
+     2, 0, false},
     /* Another has taken its place; it was ended on purpose; or it had gone on. */
     {STAGED ASKED "\nfail 4 p 0 how=exit%20status%201\nprocess r pid=3\n"
                   "alloc 5 r 0 2 0 2097152 weights\nended 6 q 0 exit=0\n",
