@@ -183,8 +183,11 @@ def _watch(storage):
     _watched[key] = weakref.ref(storage, functools.partial(_end, storage.data_ptr(), storage.nbytes()))
 
 
-def may_be_known(tensor):
-    return tensor.is_cuda and tensor.layout is torch.strided and 0 < tensor.nbytes <= LIMIT and type(tensor).__torch_dispatch__ is _PLAIN
+def may_be_known(value):
+    """Whether it is a small tensor on a device, and none that stands for another and has no memory."""
+    if not isinstance(value, _Tensor) or type(value).__torch_dispatch__ is not _PLAIN:
+        return False
+    return value.is_cuda and value.layout is torch.strided and 0 < value.nbytes <= LIMIT
 
 
 def lose(tensor):
@@ -657,9 +660,7 @@ class SmallTensors(TorchDispatchMode):
     def watch(tensors):
         """The simulated NCCL keeps what its buffers hold, which goes with them, too."""
         for each in _tensors(tensors):
-            if type(each).__torch_dispatch__ is not _PLAIN:
-                continue  # it stands for another, and has no memory
-            if each.is_cuda and each.layout is torch.strided and 0 < each.nbytes <= LIMIT:
+            if may_be_known(each):
                 _watch(each.untyped_storage())
 
     @staticmethod

@@ -8,7 +8,6 @@ import contextlib
 import functools
 
 import _reveille_tensors as tensors
-import torch
 
 
 def watch(jit):
@@ -26,40 +25,34 @@ def watch(jit):
 
 
 def _lose_written(kernel, args, kwargs):
-    known = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor) and tensors.may_be_known(each)]
-    if not known:
+    if not any(tensors.may_be_known(each) for each in (*args, *kwargs.values())):
         return
     bound = kernel.signature.bind(*args, **{name: each for name, each in kwargs.items() if name in kernel.signature.parameters})
     bound.apply_defaults()
-    given = dict(bound.arguments)
-    for name in _written(_Call(kernel, given)):
-        if any(given[name] is each for each in known):
-            tensors.lose(given[name])
+    for name in _written(kernel, bound.arguments):
+        if tensors.may_be_known(bound.arguments[name]):
+            tensors.lose(bound.arguments[name])
 
 
-class _Call:
-    """What the code of a kernel depends on: types of tensors and numbers, and values of what else is given."""
-
-    def __init__(self, kernel, given):
-        self.kernel, self.given = kernel, given
-        constant = {each.name for each in kernel.params if each.is_constexpr}
-        kinds = (each.dtype if isinstance(each, torch.Tensor) else each if name in constant else type(each) for name, each in given.items())
-        self.key = (id(kernel), *map(repr, kinds))
-
-    def __hash__(self):
-        return hash(self.key)
-
-    def __eq__(self, other):
-        return self.key == other.key
+def _written(kernel, given):
+    """The names of its arguments that it writes: all, where PyTorch cannot say, of which it warns."""
+    constant = {each.name for each in kernel.params if each.is_constexpr}
+    # What its code depends on. Nothing is kept that the program gave, since that may be memory.
+    kinds = tuple(str(getattr(each, "dtype", each if name in constant else type(each))) for name, each in given.items())
+    known = kernel.__dict__.setdefault("_reveille_written", {})
+    if kinds not in known:
+        known[kinds] = _analyse(kernel, given)
+    return known[kinds]
 
 
-@functools.lru_cache(maxsize=1024)
-def _written(call):
-    """The names of its arguments that it writes: all tensors, where PyTorch cannot say, of which it warns."""
-    from torch._higher_order_ops import triton_kernel_wrap as analysis
+def _analyse(kernel, given):
+    try:
+        from torch._higher_order_ops import triton_kernel_wrap as analysis
 
-    with _quiet(analysis.log):
-        return analysis.identify_mutated_tensors(call.kernel, call.given, {})
+        with _quiet(analysis.log):
+            return tuple(analysis.identify_mutated_tensors(kernel, dict(given), {}))
+    except Exception:  # another version of PyTorch's
+        return tuple(given)
 
 
 @contextlib.contextmanager

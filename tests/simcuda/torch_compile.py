@@ -120,6 +120,9 @@ def what_a_kernel_writes():
     whole, half = torch.full((1,), 7.0, device="cuda"), torch.full((1,), 7.0, device="cuda")
     halve[(1,)](whole, half)
     check((whole.item(), half.item()), (0.0, 0.0), "contents behind a kernel that PyTorch cannot read")
+    before = torch.cuda.memory_allocated()
+    del whole, half, seen, ids, total
+    check(before - torch.cuda.memory_allocated(), 5 * SMALLEST, "memory of what kernels were given, which nobody keeps")
 
 
 def too_much_shared_memory():
