@@ -50,8 +50,8 @@ def watch_slime(timing):
     started, ended, running = timing.Timer.start, timing.Timer.end, {}
 
     def start(self, name):
+        started(self, name)  # refuses one that runs
         running[name] = begin(f"slime.{name}")
-        return started(self, name)
 
     def stop(self, name):
         try:

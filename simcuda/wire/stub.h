@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Not in each of some thousand functions. */
+/* Once: the compiler would put part of it into each of some thousand functions. */
 __attribute__((noinline)) static void rvli_stub_tell(const char *name, void *caller,
                                                      atomic_flag *told)
 {
