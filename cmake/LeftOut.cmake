@@ -4,8 +4,8 @@
 
 function(rvl_left_out part reason)
   message(STATUS "Left out: ${part}: ${reason}")
-  file(APPEND ${PROJECT_BINARY_DIR}/left-out.txt "${part}: ${reason}\n")
+  file(APPEND ${reveille_BINARY_DIR}/left-out.txt "${part}: ${reason}\n")
 endfunction()
 
 # Of an earlier configuration.
-file(REMOVE ${PROJECT_BINARY_DIR}/left-out.txt)
+file(REMOVE ${reveille_BINARY_DIR}/left-out.txt)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Names of a public header as a list for the preprocessor, one RVLI_ENTRY(name) a line, so that no part
 # of the header is copied here.
-#   cmake -D HEADER=cuda.h -D PATTERN='cu[A-Z][A-Za-z0-9_]*' -D MACRO=RVLI_ENTRY -D OUTPUT=... -P entries.cmake
+#   cmake -D HEADER=cuda.h -D PATTERN='cu[A-Z][A-Za-z0-9_]*' -D MACRO=RVLI_ENTRY -D OUTPUT=... -P header_names.cmake
 # KIND functions: what is declared, and what the header renames it to. KIND values: NAME = number.
 # KIND versions: of types PFN_NAME_vVERSION, as MACRO(NAME, VERSION).
 file(READ ${HEADER} text)
