@@ -2,17 +2,17 @@
 /*
  * An ordered map from addresses to pointers: a B+ tree of 512-byte nodes.
  *
- * A node is a header word, its keys side by side, then its slots: values in a leaf, children in an
- * inner node. The keys of a node are four cache lines, asked for together before the search, so a
- * level costs about one miss, and the search has no branch to mispredict. keys[i] of an inner node
- * parts the keys of child i (all smaller) from those of child i + 1 (equal or greater); it may
- * outlive the entry it was copied from.
+ * A node is a header word, then its keys, then its slots: values in a leaf, children in an inner
+ * node. The keys of a node take four cache lines, which are prefetched together before the search.
+ * So a level costs about one miss, and the search has no branch to mispredict. keys[i] of an inner
+ * node separates the keys of child i (all smaller) from those of child i + 1 (equal or greater). It
+ * may outlive the entry that it was copied from.
  *
- * Inserting looks at the path first, gets every node that splitting will need, and only then
- * changes anything: without memory nothing has happened. A split in the middle of the tree halves
- * the node; one at either end of the tree leaves the old node full, so that ascending and
- * descending addresses (allocators hand out both) fill their nodes. Removing merges a node that is
- * less than half full with a neighbour, or evens the two out; it only gives nodes back.
+ * An insert looks at the path first and gets every node that splitting will need, before it changes
+ * anything. Without memory, nothing has changed. A split in the middle of the tree halves the node.
+ * A split at either end of the tree leaves the old node full, so that ascending and descending
+ * addresses (allocators hand out both) fill their nodes. A remove merges a node that is less than
+ * half full with a neighbour, or balances the two. It needs no new nodes.
  */
 #include "base/addrmap.h"
 
@@ -26,7 +26,7 @@ enum {
     MAX_KEYS = 31,
     MAX_SLOTS = MAX_KEYS + 1, /* an inner node has one more child than keys */
     MIN_KEYS = MAX_KEYS / 2,
-    MAX_HEIGHT = 20, /* 2^64 keys at half full need 16 */
+    MAX_HEIGHT = 20, /* 2^64 keys in half-full nodes need 16 */
 };
 
 typedef struct rvli_addrmap_node {
@@ -37,7 +37,7 @@ typedef struct rvli_addrmap_node {
 
 static_assert(sizeof(node) == 64 + 64 * 7, "a node is eight cache lines");
 
-/* The nodes from the root to a leaf, by level (0: leaf), and the child taken in each inner one. */
+/* The nodes from the root to a leaf, by level (0: leaf), and the child taken at each inner node. */
 typedef struct path {
     node *nodes[MAX_HEIGHT];
     size_t taken[MAX_HEIGHT];
@@ -45,7 +45,7 @@ typedef struct path {
     bool at_last;  /* the leaf is the last of the tree */
 } path;
 
-/* Where a full node is cut. */
+/* Where to cut a full node. */
 typedef enum cut { CUT_MIDDLE, CUT_KEEP_RIGHT_FULL, CUT_KEEP_LEFT_FULL } cut;
 
 static void prefetch_keys(const node *at)
@@ -58,9 +58,9 @@ static void prefetch_keys(const node *at)
 }
 
 /*
- * Number of keys < key. Ten comparisons whatever the count and the key, none of them a branch:
- * three choose a group of eight, and seven count within it (the eighth is known). Unused keys are
- * UINT64_MAX, which is below nothing.
+ * Returns the number of keys < key. Always ten comparisons, none of them a branch: three choose a
+ * group of eight, and seven count within it (the eighth is known). Unused keys are UINT64_MAX,
+ * which is never below a key.
  */
 static inline size_t keys_below(const node *at, uint64_t key)
 {
@@ -71,13 +71,13 @@ static inline size_t keys_below(const node *at, uint64_t key)
            (keys[4] < key) + (keys[5] < key) + (keys[6] < key);
 }
 
-/* Number of keys <= key. */
+/* Returns the number of keys <= key. */
 static inline size_t keys_up_to(const node *at, uint64_t key)
 {
     return key == UINT64_MAX ? at->count : keys_below(at, key + 1);
 }
 
-/* Sets the number of keys, and the unused ones to what searching expects. */
+/* Sets the number of keys, and fills the unused keys as the search expects. */
 static void set_count(node *at, size_t count)
 {
     at->count = count;
@@ -132,7 +132,7 @@ void rvli_addrmap_destroy(rvli_addrmap *map)
     *map = (rvli_addrmap){.nodes = map->nodes};
 }
 
-/* Opens a gap of one at i among count elements. */
+/* Inserts a key at i. */
 static void open_key(node *at, size_t i, uint64_t key)
 {
     memmove(&at->keys[i + 1], &at->keys[i], (at->count - i) * sizeof(at->keys[0]));
@@ -152,7 +152,7 @@ static void leaf_add(node *leaf, size_t i, uint64_t key, void *value)
     leaf->count++;
 }
 
-/* Adds child behind key: child i was split, and its upper part begins at key. */
+/* Adds child after key. Child i was split, and its upper part begins at key. */
 static void inner_add(node *inner, size_t i, uint64_t key, node *child)
 {
     open_key(inner, i, key);
@@ -160,7 +160,7 @@ static void inner_add(node *inner, size_t i, uint64_t key, node *child)
     inner->count++;
 }
 
-/* How many of a full node's elements stay on its left side. */
+/* Returns how many elements of a full node stay on the left. */
 static size_t kept_left(cut where, size_t fewest)
 {
     switch (where) {
@@ -175,8 +175,8 @@ static size_t kept_left(cut where, size_t fewest)
 }
 
 /*
- * Splits a full leaf into itself and right, adding the entry at position i. Returns the key that
- * parts the two.
+ * Splits a full leaf into itself and right, and adds the entry at position i. Returns the key that
+ * separates the two.
  */
 static uint64_t leaf_split(node *leaf, node *right, cut where, size_t i, uint64_t key, void *value)
 {
@@ -193,8 +193,8 @@ static uint64_t leaf_split(node *leaf, node *right, cut where, size_t i, uint64_
 }
 
 /*
- * Splits a full inner node into itself and right, adding child behind *key_io at position i.
- * *key_io becomes the key that parts the two.
+ * Splits a full inner node into itself and right, and adds child after *key_io at position i.
+ * *key_io becomes the key that separates the two.
  */
 static void inner_split(node *inner, node *right, cut where, size_t i, uint64_t *key_io,
                         node *child)
@@ -214,7 +214,7 @@ static void inner_split(node *inner, node *right, cut where, size_t i, uint64_t 
     *key_io = parting;
 }
 
-/* Gets the nodes that adding to a full leaf needs: one a full level, and a root if all are full. */
+/* Gets the nodes for adding to a full leaf: one for each full level, and a root if all are full. */
 static bool nodes_for_split(rvli_addrmap *map, const path *way, node **nodes)
 {
     size_t needed = 0;
@@ -242,7 +242,7 @@ static cut cut_at(const path *way, size_t position)
     return CUT_MIDDLE;
 }
 
-/* Adds an entry at position of the full leaf that way leads to. */
+/* Adds an entry at `position` of the full leaf at the end of the path. */
 static rvl_status insert_split(rvli_addrmap *map, const path *way, size_t position, uint64_t key,
                                void *value)
 {
@@ -303,7 +303,7 @@ rvl_status rvli_addrmap_insert(rvli_addrmap *map, uint64_t key, void *value)
     return status;
 }
 
-/* Closes the gap at key i and slot j. */
+/* Removes key i and slot j. */
 static void node_drop(node *at, size_t i, size_t j, size_t slots)
 {
     memmove(&at->keys[i], &at->keys[i + 1], (at->count - i - 1) * sizeof(at->keys[0]));
@@ -313,8 +313,8 @@ static void node_drop(node *at, size_t i, size_t j, size_t slots)
 }
 
 /*
- * Two neighbours and the key that parts them, seen as one row: in a leaf the keys of both, in an
- * inner node the parting key between them as well.
+ * Two neighbours as one row. For leaves, the keys of both. For inner nodes, the parent's key lies
+ * between them as well.
  */
 typedef struct row {
     size_t count; /* of keys */
@@ -325,7 +325,8 @@ typedef struct row {
 
 static void row_read(row *all, const node *left, const node *right, const uint64_t *parting)
 {
-    size_t inner = parting ? 1 : 0; /* one more slot than keys, and the parting key between */
+    size_t inner = parting ? 1 : 0; /* an inner node has one more slot than keys, and the parent's
+                                       key between */
     memcpy(all->keys, left->keys, left->count * sizeof(left->keys[0]));
     if (parting)
         all->keys[left->count] = *parting;
@@ -337,7 +338,7 @@ static void row_read(row *all, const node *left, const node *right, const uint64
     all->slots = all->count + inner;
 }
 
-/* Fills at with count keys of the row from first on, and their slots. */
+/* Fills a node with `count` keys of the row from `first` on, and their slots. */
 static void row_write(const row *all, size_t first, size_t count, bool inner, node *at)
 {
     set_count(at, count);
@@ -346,8 +347,8 @@ static void row_write(const row *all, size_t first, size_t count, bool inner, no
 }
 
 /*
- * Merges children i and i + 1 of parent where one node has room for both, and evens them out where
- * it does not. True if they were merged: parent has one child less.
+ * Merges children i and i + 1 of parent if one node has room for both, and balances them otherwise.
+ * Returns true if they were merged: parent has one child fewer.
  */
 static bool join(rvli_addrmap *map, node *parent, size_t i, bool inner)
 {
@@ -369,7 +370,7 @@ static bool join(rvli_addrmap *map, node *parent, size_t i, bool inner)
     return false;
 }
 
-/* Restores the fill of the nodes on the way up from a leaf that lost an entry. */
+/* Rebalances the nodes on the path up from a leaf that lost an entry. */
 static void rebalance(rvli_addrmap *map, const path *way)
 {
     for (uint32_t level = 0; level < map->height; level++) {
@@ -422,7 +423,7 @@ static void *entry(const node *leaf, size_t i, uint64_t *key_out)
     return leaf->slots[i];
 }
 
-/* The last entry left of the way to a leaf, NULL if there is none. */
+/* Returns the last entry to the left of the path, or NULL. */
 static void *entry_before(const path *way, uint32_t height, uint64_t *key_out)
 {
     uint32_t level = 1;
@@ -436,7 +437,7 @@ static void *entry_before(const path *way, uint32_t height, uint64_t *key_out)
     return entry(at, at->count - 1, key_out);
 }
 
-/* The first entry right of the way to a leaf, NULL if there is none. */
+/* Returns the first entry to the right of the path, or NULL. */
 static void *entry_after(const path *way, uint32_t height, uint64_t *key_out)
 {
     uint32_t level = 1;

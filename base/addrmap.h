@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An ordered map from addresses to pointers: exact, interior and in-order look-ups in one table.
+ * An ordered map from addresses to pointers. One table serves exact, interior and in-order
+ * look-ups.
  *
- * A B+ tree with nodes of a few cache lines: a level costs about one cache miss, where a
- * red-black tree pays one for every doubling of its size. Measured against both before it was
- * chosen: docs/decisions/core.md. Not thread-safe: the owner locks.
+ * A B+ tree with nodes of a few cache lines. Each level costs about one cache miss, where a
+ * red-black tree pays one for every doubling of its size. docs/decisions/core.md has the
+ * measurements behind this choice. Not thread-safe: the owner locks.
  */
 #ifndef RVL_BASE_ADDRMAP_H
 #define RVL_BASE_ADDRMAP_H
@@ -28,22 +29,22 @@ struct rvli_addrmap {
 
 void rvli_addrmap_init(rvli_addrmap *map);
 
-/* Frees the nodes; values are the caller's. */
+/* Frees the nodes. The values belong to the caller. */
 void rvli_addrmap_destroy(rvli_addrmap *map);
 
-/* Adds an entry. RVL_ERR_HOST_OOM (nothing changed), RVL_ERR_INVALID if key is there already. */
+/* Adds an entry. RVL_ERR_HOST_OOM (nothing changed), RVL_ERR_INVALID if the key already exists. */
 rvl_status rvli_addrmap_insert(rvli_addrmap *map, uint64_t key, void *value);
 
-/* Removes an entry and returns its value, NULL if there is none. Never fails for lack of memory. */
+/* Removes an entry and returns its value, or NULL if there is none. Needs no memory. */
 void *rvli_addrmap_remove(rvli_addrmap *map, uint64_t key);
 
-/* Value of exactly key, NULL if none. */
+/* Returns the value of exactly this key, or NULL. */
 void *rvli_addrmap_get(const rvli_addrmap *map, uint64_t key);
 
-/* Value of the greatest key <= key, NULL if none. key_out may be NULL. */
+/* Returns the value of the greatest key <= key, or NULL. key_out may be NULL. */
 void *rvli_addrmap_floor(const rvli_addrmap *map, uint64_t key, uint64_t *key_out);
 
-/* Value of the smallest key >= key, NULL if none. key_out may be NULL. */
+/* Returns the value of the smallest key >= key, or NULL. key_out may be NULL. */
 void *rvli_addrmap_ceil(const rvli_addrmap *map, uint64_t key, uint64_t *key_out);
 
 #endif

@@ -8,7 +8,7 @@ static uint32_t place(const rvli_clearing *it, uint32_t number)
     return (it->first + number) % RVLI_CLEARING_MAX;
 }
 
-/* Whether a block counts as one with the last. */
+/* Returns whether a new block is merged into the last one. */
 static bool joins(const rvli_clearing *it, uint64_t bytes)
 {
     if (it->count == 0)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Released memory that the driver clears, beside everything, one block behind the other.
+ * A model of how the driver clears released memory: in the background, one block after another.
  *
- * It takes a block back once the whole of it is cleared: a create or release that comes then pays
- * for it, and what comes sooner finds nothing. Blocks that follow each other count as one until
- * they are RVLI_CLEARING_JOINED_BYTES together, and where there are too many, the last grows.
+ * The driver reclaims a block once all of it is cleared. The next create or release after that pays
+ * for the reclaim; an earlier one reclaims nothing. Adjacent blocks of the queue are counted as one
+ * while their sum is at most RVLI_CLEARING_JOINED_BYTES. When the ring is full, the last block
+ * grows instead.
  */
 #ifndef RVL_BASE_CLEARING_H
 #define RVL_BASE_CLEARING_H
@@ -17,8 +18,8 @@
 #define RVLI_CLEARING_JOINED_BYTES (UINT64_C(512) << 20)
 
 typedef struct rvli_clearing {
-    uint64_t end_ns; /* when all will have been cleared */
-    uint32_t first;  /* of a ring */
+    uint64_t end_ns; /* when everything will be cleared */
+    uint32_t first;  /* index of the oldest block in the ring */
     uint32_t count;
     struct {
         uint64_t bytes;
@@ -26,16 +27,16 @@ typedef struct rvli_clearing {
     } blocks[RVLI_CLEARING_MAX];
 } rvli_clearing;
 
-/* A block was released. Clearing it begins when those before are cleared. */
+/* Adds a released block. Its clearing begins when the blocks before it are cleared. */
 void rvli_clearing_add(rvli_clearing *it, rvl_cost clear, uint64_t bytes, uint64_t now_ns);
 
-/* Takes blocks back that have been cleared by now. Returns their bytes. */
+/* Removes the blocks that are cleared by now_ns. Returns their bytes. */
 uint64_t rvli_clearing_take(rvli_clearing *it, uint64_t now_ns);
 
-/* When the blocks that are not cleared will have no more than so many bytes. 0: they have now. */
+/* Returns when at most this many bytes will remain uncleared. 0: already so. */
 uint64_t rvli_clearing_down_to(const rvli_clearing *it, uint64_t bytes);
 
-/* The same, for a clock that begins now. */
+/* Returns a copy for a clock that starts at now_ns. */
 rvli_clearing rvli_clearing_from(const rvli_clearing *it, uint64_t now_ns);
 
 #endif

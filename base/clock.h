@@ -2,9 +2,10 @@
 /*
  * The clock of a context.
  *
- * Real devices read monotonic time. Simulated ones advance a virtual time: a call that blocks adds
- * its cost, waiting for something that ends later moves the clock there. Each device adds to a lane
- * of its own, under its own lock, and the time is the sum: that costs no locked instruction a call.
+ * Real devices read monotonic time. Simulated devices advance a virtual time: a blocking call adds
+ * its cost, and waiting for a later event moves the clock to that event. Each device adds to its
+ * own lane, under its own lock, and the time is the sum of the lanes. So a call needs no locked
+ * instruction.
  */
 #ifndef RVL_BASE_CLOCK_H
 #define RVL_BASE_CLOCK_H
@@ -20,7 +21,7 @@ typedef struct rvli_clock {
     /* Set by the backend at open: */
     bool virtual_time;
     int lane_count;
-    /* Virtual time, what was waited and what calls cost: */
+    /* The virtual time is the time spent waiting plus the cost of calls on each lane: */
     _Atomic uint64_t waited_ns;
     _Atomic uint64_t lanes_ns[RVL_MAX_DEVICES];
 } rvli_clock;
@@ -48,14 +49,14 @@ static inline uint64_t rvli_clock_now(const rvli_clock *clock)
            rvli_clock_lanes_ns(clock);
 }
 
-/* Lets ns pass on a virtual clock. With the lock of the lane's device held. */
+/* Adds ns to a lane of a virtual clock. The caller holds the lock of the lane's device. */
 static inline void rvli_clock_add(rvli_clock *clock, int lane, uint64_t ns)
 {
     uint64_t before = atomic_load_explicit(&clock->lanes_ns[lane], memory_order_relaxed);
     atomic_store_explicit(&clock->lanes_ns[lane], before + ns, memory_order_relaxed);
 }
 
-/* Moves a virtual clock forward to at_ns; never back. */
+/* Moves a virtual clock forward to at_ns. Never moves it back. */
 static inline void rvli_clock_wait_until(rvli_clock *clock, uint64_t at_ns)
 {
     uint64_t waited = atomic_load_explicit(&clock->waited_ns, memory_order_relaxed);

@@ -7,7 +7,7 @@
 
 #include "reveille/sim.h"
 
-/* What a call over so many bytes costs. Split so that terabytes do not overflow. */
+/* Returns the cost of a call over this many bytes. Split so that terabytes do not overflow. */
 static inline uint64_t rvli_cost_ns(rvl_cost cost, uint64_t bytes)
 {
     const uint64_t fs_per_ns = 1000000;

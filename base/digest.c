@@ -6,7 +6,7 @@
 
 #include "base/digest_mix.h"
 
-#define LANES 4u /* sums that do not wait for each other */
+#define LANES 4u /* independent sums, so that the CPU can overlap them */
 #define LANES_BYTES (LANES * sizeof(uint64_t))
 
 static uint64_t word_at(const char *at)

@@ -2,18 +2,18 @@
 /*
  * 128-bit digests of memory.
  *
- * A digest tells that content has changed or was corrupted. It is not cryptographic: who knows
- * it can make other content of the same digest.
+ * A digest shows whether content has changed or was corrupted. It is not cryptographic: it is
+ * possible to construct other content with a known digest.
  *
- * Definition: the content is a row of little-endian 64-bit words. Word w at index i gives two
- * numbers, m1 and m2, by the rounds of base/digest_mix.h; the digest is their sums over all words
- * modulo 2^64. Reasons:
- *  - A sum is the same in whatever order it is made: any number of threads may share the work.
- *  - i takes part in both numbers: words that are swapped, moved or shifted are seen.
+ * Definition: the content is a sequence of little-endian 64-bit words. Word w at index i yields two
+ * numbers, m1 and m2, by the rounds of base/digest_mix.h. The digest is the sums of m1 and of m2
+ * over all words, modulo 2^64. Reasons:
+ *  - A sum does not depend on the order of its terms, so any number of threads may share the work.
+ *  - Both numbers depend on i, so words that are swapped, moved or shifted are detected.
  *  - Both numbers are bijections of the word: a change within one word always shows in both sums.
- *    Changes of several words cancel by chance alone, in about one of 2^128 cases.
- *  - Zeros do not give 0, and the index is counted from the start of the content: equal granules
- *    have equal digests wherever they lie.
+ *    Changes of several words cancel only by chance, in about one of 2^128 cases.
+ *  - Zeros do not give 0, and the index counts from the start of the content: equal granules have
+ *    equal digests wherever they lie.
  */
 #ifndef RVL_BASE_DIGEST_H
 #define RVL_BASE_DIGEST_H
@@ -24,7 +24,7 @@ typedef struct rvli_digest {
     uint64_t low, high; /* the sums of m1 and of m2 */
 } rvli_digest;
 
-/* The digest of size bytes, a multiple of 8; 0 bytes have the digest 0. Any alignment. */
+/* Returns the digest of size bytes, a multiple of 8. 0 bytes have the digest 0. Any alignment. */
 rvli_digest rvli_digest_of(const void *bytes, uint64_t size);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What one word adds to a digest, for the CPU and the GPU alike: compiled as C and as CUDA.
+ * How one word enters a digest. Shared by the CPU and the GPU: compiled as C and as CUDA.
  *
- * Three rounds of multiplying by an odd constant and folding the upper half into the lower one.
- * Each step is a bijection of the word, so that no change of a single word is ever lost. Folding
- * comes last before each sum: a multiplication there would leave the sum as it is except for a
- * factor. The position goes in twice, by addition and by exclusive or, so that moving words about
- * cannot keep both sums. Nine 32-bit multiplications a word; the folds by 32 bits and the turn of
- * the key cost a GPU no shift.
+ * Three rounds multiply by an odd constant and fold the upper half into the lower one. Each step is
+ * a bijection of the word, so no change of a single word is ever lost. A fold comes last before
+ * each sum, because a multiplication there would only scale the sum by a factor. The position
+ * enters twice, by addition and by exclusive or, so that moving words cannot preserve both sums.
+ * The cost is nine 32-bit multiplications for each word. The folds by 32 bits and the rotation of
+ * the key need no shift on a GPU.
  */
 #ifndef RVL_BASE_DIGEST_MIX_H
 #define RVL_BASE_DIGEST_MIX_H
@@ -20,13 +20,13 @@
 #define RVLI_DIGEST_INLINE static inline
 #endif
 
-/* The golden ratio's fraction, and those of the square roots of 2, 3 and 5, made odd. */
+/* The fractional parts of the golden ratio and of the square roots of 2, 3 and 5, made odd. */
 #define RVLI_DIGEST_STEP UINT64_C(0x9E3779B97F4A7C15)
 #define RVLI_DIGEST_FIRST UINT64_C(0x6A09E667F3BCC909)
 #define RVLI_DIGEST_SECOND UINT64_C(0xBB67AE8584CAA73B)
 #define RVLI_DIGEST_THIRD UINT64_C(0x3C6EF372FE94F82B)
 
-/* The key of the word of an index; the next word's is RVLI_DIGEST_STEP more. */
+/* Returns the key of the word at an index. Each next word's key is RVLI_DIGEST_STEP greater. */
 RVLI_DIGEST_INLINE uint64_t rvli_digest_key(uint64_t index)
 {
     return (index + 1) * RVLI_DIGEST_STEP;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements of arrays: only the bytes both sides know are copied. */
+/* Elements of arrays: copies only the bytes that both sides know. */
 #include "base/element.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "base/text.h"
 
-/* "holder" of "rvl_holder": what its size is called after. */
+/* Returns "holder" for "rvl_holder": the prefix of its size argument's name. */
 static const char *noun_of(const rvli_element *element)
 {
     return strrchr(element->type, '_') + 1;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements: public structs without a struct_size, since they travel in arrays or by the million.
- * Their size is said once, beside them, and is the step from one to the next.
+ * Elements: public structs without a struct_size, because they travel in arrays or by the million.
+ * The caller passes their size once, next to the array; it is also the stride of the array.
  *
- * They grow at their end, as all public structs do. Of an element of the caller's the fields that
- * it lacks read as zero, and those that only it has must be zero. Into an array of the caller's no
- * more is written than its elements have room for, and what only they have becomes zero.
+ * Elements grow at their end, as all public structs do. When reading a caller's element, fields
+ * that it lacks read as zero, and fields that only the caller knows must be zero. When writing to a
+ * caller's array, each element receives no more than it has room for, and fields that only the
+ * caller knows become zero.
  */
 #ifndef RVL_BASE_ELEMENT_H
 #define RVL_BASE_ELEMENT_H
@@ -14,59 +15,63 @@
 
 #include "reveille/status.h"
 
-/* Larger ones belong to nobody: the caller left the size out, or gave another. */
+/*
+ * Upper bound for a valid size. A larger one means that the caller did not set it, or set another
+ * value.
+ */
 #define RVLI_ELEMENT_BYTES_MAX 4096u
 
 typedef struct rvli_element {
-    const char *type;   /* "rvl_holder": the size beside it is called holder_size */
-    size_t first_bytes; /* of the version that had it first: no caller has less */
-    size_t known_bytes; /* of this version */
+    const char *type;   /* such as "rvl_holder", with the size argument holder_size */
+    size_t first_bytes; /* size in the first version of the struct: no caller has less */
+    size_t known_bytes; /* size in this version */
     size_t align_bytes;
 } rvli_element;
 
-/* last: the last field that the struct's first version had. It stays when the struct grows. */
+/* last: the last field in the struct's first version. Do not change it when the struct grows. */
 #define RVLI_ELEMENT(name, last)                                                                   \
     (&(const rvli_element){.type = #name,                                                          \
                            .first_bytes = offsetof(name, last) + sizeof(((name *)0)->last),        \
                            .known_bytes = sizeof(name),                                            \
                            .align_bytes = alignof(name)})
 
-/* An array of the caller's that results are written to. */
+/* A caller's array that receives results. */
 typedef struct rvli_elements_out {
     const rvli_element *element;
     void *array;
-    size_t size;     /* of an element, as the caller says */
+    size_t size;     /* of one element, as the caller passed it */
     size_t capacity; /* in elements */
 } rvli_elements_out;
 
-/* Whether a caller's element can have this size. RVL_ERR_INVALID if not. */
+/* Checks that a caller's element can have this size. RVL_ERR_INVALID if not. */
 rvl_status rvli_element_check(const rvli_element *element, size_t size);
 
 /*
- * Copies a caller's element of a size that was checked to *known_out. RVL_ERR_VERSION if it has
- * more than is known here and that is not zero; *known_out is then what is known of it.
+ * Copies a caller's element to *known_out. The size must have been checked. RVL_ERR_VERSION if
+ * fields that this version does not know are not zero; *known_out then still receives the known
+ * fields.
  */
 rvl_status rvli_element_read(const rvli_element *element, void *known_out, const void *user,
                              size_t size);
 
-/* The same for the element of an index. */
+/* Like rvli_element_read(), for the element at an index of an array. */
 rvl_status rvli_element_read_at(const rvli_element *element, void *known_out, const void *array,
                                 size_t size, size_t index);
 
-/* Copies *known to a caller's element of a size that was checked. */
+/* Copies *known to a caller's element. The size must have been checked. */
 void rvli_element_write(const rvli_element *element, void *user_out, size_t size,
                         const void *known);
 
 /*
- * Whether there is a place for the number of elements, and an array for what is to be written, if
- * anything is: with capacity 0 neither it nor the size is looked at. RVL_ERR_INVALID if not.
+ * Checks that count_out is set and, unless capacity is 0, that the array and the size are valid.
+ * With capacity 0, neither is looked at. RVL_ERR_INVALID if not.
  */
 rvl_status rvli_elements_check(const rvli_elements_out *out, const size_t *count_out);
 
-/* Writes the element of an index, if there is room for it. */
+/* Writes the element at an index, if the array has room for it. */
 void rvli_elements_put(const rvli_elements_out *out, size_t index, const void *known);
 
-/* Checks, writes as many as there is room for, and tells how many there are. */
+/* Checks, writes the elements that fit, and stores the full count in *count_out. */
 rvl_status rvli_elements_fill(const rvli_elements_out *out, const void *known, size_t count,
                               size_t *count_out);
 

@@ -8,7 +8,9 @@
 
 #include "base/text.h"
 
-/* Built for a C library that may not have it. A weak name finds it where a newer one runs. */
+/*
+ * Built for a C library that may lack this function. The weak symbol resolves if a newer one runs.
+ */
 #if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 32)
 extern const char *strerrorname_np(int) __attribute__((weak));
 #define NAMES_ERRNO (strerrorname_np != NULL)
@@ -79,7 +81,7 @@ void rvli_error_place(const char *file, uint32_t line, uint32_t column)
     rvl_error *to = rvl_private_error_record(true);
     size_t length = strlen(file);
     size_t room = sizeof to->file - 1;
-    if (length > room) /* the end of a path says more than its beginning */
+    if (length > room) /* keep the end of a path, which is more specific */
         file += length - (room - (sizeof cut - 1));
     rvli_text text = rvli_text_begin(to->file, sizeof to->file);
     rvli_text_add(&text, length > room ? cut : "");

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The error record of the calling thread: one for all libraries of the process.
+ * The error record of the calling thread, shared by all libraries of the process.
  *
- * It is in libreveille alone. Whatever else is made of base/ reaches it there, so that a caller
- * asks one function for what any of them failed at.
+ * It lives only in libreveille. Everything else built from base/ reaches it there, so a caller asks
+ * one function about a failure in any of them.
  *
- * Of the initial-exec model, since the dynamic models end the process where a thread's first use
- * finds no memory; and a pointer alone, since the loader keeps little room of that kind for the
- * libraries that are opened at run time, which PyTorch's and four of ours share. A thread's record
- * is made with its first failure. If there is no memory for it, the thread uses the common one.
+ * The thread-local variable uses the initial-exec model, because the dynamic models end the process
+ * if a thread's first use finds no memory. It is only a pointer, because the loader reserves little
+ * static TLS for libraries opened at run time, and PyTorch's libraries and four of ours share it. A
+ * thread's record is made at its first failure. If there is no memory for it, the thread uses a
+ * common one.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static rvl_error common = {.struct_size = sizeof(rvl_error), .device = RVL_NO_DE
 static rvl_error none = {.struct_size = sizeof(rvl_error), .device = RVL_NO_DEVICE};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* frees the record of a thread that ends */
+static pthread_key_t key; /* frees the record when a thread ends */
 static bool key_made;
 
 static void forget(void *gone)
@@ -34,7 +35,7 @@ static void make_key(void)
     key_made = pthread_key_create(&key, forget) == 0;
 }
 
-/* The library may be closed while threads live on, which must not call into it then. */
+/* The library may be closed while threads live on. They must not call into it when they end. */
 __attribute__((destructor)) static void delete_key(void)
 {
     if (key_made)

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* UINT64_MAX: there is none. */
+/* Returns UINT64_MAX if there is no limit. */
 static uint64_t limit_bytes(void)
 {
     struct rlimit limit;
@@ -20,7 +20,7 @@ bool rvli_file_may_have(uint64_t size_bytes)
     return size_bytes <= limit_bytes();
 }
 
-/* Where the next byte goes. */
+/* Returns the position of the next byte written. */
 static uint64_t end_of(int fd, const struct stat *facts)
 {
     bool appends = (fcntl(fd, F_GETFL) & O_APPEND) != 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long a file may get: `ulimit -f`.
+ * The limit on the size of a file: `ulimit -f`.
  *
  * The kernel sends SIGXFSZ to the thread that passes the limit, and the signal ends the process. A
- * library may not change what signals do in a process that is not its own, so it asks first.
+ * library must not change the signal handlers of its host process, so it checks the limit first.
  */
 #ifndef RVL_BASE_FILE_LIMIT_H
 #define RVL_BASE_FILE_LIMIT_H
@@ -12,12 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether a file may have this size. */
+/* Returns whether a file may have this size. */
 bool rvli_file_may_have(uint64_t size_bytes);
 
 /*
- * Whether this many bytes may be written to a file where it stands. true for what has no size of
- * its own, such as a pipe.
+ * Returns whether this many bytes may be written at the current position of a file. Always true for
+ * files without a size, such as pipes.
  */
 bool rvli_file_may_take(int fd, size_t size_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * uthash, told not to end the process when there is no memory: an element that could not be added
- * is left with hh.tbl NULL.
+ * uthash, configured not to end the process when memory runs out: an element that could not be
+ * added has hh.tbl NULL.
  */
 #ifndef RVL_BASE_HASH_H
 #define RVL_BASE_HASH_H

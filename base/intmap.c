@@ -20,13 +20,13 @@ static size_t after(const rvli_intmap *map, size_t at)
     return at + 1 < map->capacity ? at + 1 : 0;
 }
 
-/* How far `to` lies behind `from`, around the end. */
+/* Returns how far `to` lies after `from`, wrapping around the end. */
 static size_t distance(const rvli_intmap *map, size_t from, size_t to)
 {
     return to >= from ? to - from : to + map->capacity - from;
 }
 
-/* The slot of a key, or the empty one where it would go. */
+/* Returns the slot of a key, or the empty slot where it would be inserted. */
 static rvli_intmap_slot *find(const rvli_intmap *map, uint64_t key)
 {
     size_t at = home(map, key);
@@ -99,7 +99,7 @@ void rvli_intmap_prefetch(const rvli_intmap *map, uint64_t key)
         __builtin_prefetch(&map->slots[home(map, key)]);
 }
 
-/* Moves back what the gap at `gap` would hide from look-ups. */
+/* Moves entries back that look-ups could no longer reach across the gap at `gap`. */
 static void close_gap(rvli_intmap *map, size_t gap)
 {
     for (size_t at = after(map, gap); map->slots[at].key != 0; at = after(map, at)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making JSON of results by jansson. It takes over every value that is set, and setting NULL, which
- * is what making a value answers without memory, fails: so one flag carries every failure to the
- * end. The functions are in this header, since what is below does not link jansson.
+ * Builds the JSON of results with jansson. jansson takes ownership of every value that is set.
+ * Making a value without memory returns NULL, and setting NULL fails, so one flag carries every
+ * failure to the end. The functions are in this header because base/ does not link jansson.
  */
 #ifndef RVL_BASE_JSON_H
 #define RVL_BASE_JSON_H
@@ -31,7 +31,9 @@ static inline json_t *rvli_json_bytes(uint64_t bytes)
     return json_integer(bytes > (uint64_t)INT64_MAX ? INT64_MAX : (json_int_t)bytes);
 }
 
-/* Names may hold any bytes: those that are no UTF-8 become %XX, as traces write them. NULL: null.
+/*
+ * Names may hold any bytes. Bytes that are not UTF-8 become %XX, as traces write them. A NULL text
+ * becomes null.
  */
 static inline json_t *rvli_json_text(const char *text)
 {

@@ -14,7 +14,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 }
 
-/* Maps one huge page more than is needed, and cuts off what is not aligned. */
+/* Maps one huge page more than needed, and unmaps the unaligned parts. */
 static void *map_aligned(size_t bytes)
 {
     char *mapped =
@@ -25,7 +25,7 @@ static void *map_aligned(size_t bytes)
     if (before > 0)
         munmap(mapped, before);
     munmap(mapped + before + bytes, HUGE_PAGE - before);
-    madvise(mapped + before, bytes, MADV_HUGEPAGE); /* a wish */
+    madvise(mapped + before, bytes, MADV_HUGEPAGE); /* only a hint */
     return mapped + before;
 }
 
@@ -45,8 +45,8 @@ void rvli_memory_free(void *memory, size_t bytes)
 }
 
 /*
- * Large memory moves page by page: nothing is copied, and at no time is there twice as much of it.
- * What the pages move to was mapped for them, and is unmapped by it.
+ * Moves large memory page by page. Nothing is copied, and the memory never exists twice. The
+ * destination was mapped for this purpose; mremap() replaces that mapping.
  */
 static bool move_pages(void *from, size_t bytes, void *to)
 {

@@ -2,9 +2,9 @@
 /*
  * A mutex that costs nothing while the process has one thread.
  *
- * The C library says whether there ever was a second one. That cannot change while a mutex is held
- * as long as no thread is started or joined under it, and none is: locks here are never held across
- * anything that is not ours.
+ * The C library knows whether a second thread ever existed. The answer cannot change while a mutex
+ * is held, unless a thread is started or joined under it. None is: no lock here is ever held across
+ * foreign code.
  */
 #ifndef RVL_BASE_MUTEX_H
 #define RVL_BASE_MUTEX_H
@@ -14,7 +14,9 @@
 #include <stddef.h>
 
 #if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 32)
-/* Built for a C library that may not say it. A weak name finds it where a newer one runs. */
+/*
+ * Built for a C library that may lack this variable. The weak symbol resolves if a newer one runs.
+ */
 extern char __libc_single_threaded __attribute__((weak));
 #define RVLI_ONE_THREAD (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
 #elif defined(__has_include)

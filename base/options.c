@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Versioned structs. Sizes are the version: only the bytes both sides know are copied, and the rest
- * is zero, or has to be.
+ * Versioned structs. The size is the version: only the bytes that both sides know are copied. The
+ * rest is set to zero on output, and must be zero on input.
  */
 #include "base/options.h"
 

@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the kernel's limit */
 #define DRAFT_TRIES 100
 #define DRAFT_SIGN ".reveille-"
 #define DRAFT_RANDOM 8 /* letters and digits */
@@ -77,18 +77,18 @@ static rvl_status refuse_by_number(const char *path, int number)
     }
 }
 
-/* ---- Where a path leads ---- */
+/* ---- Resolving a path ---- */
 
 typedef struct place {
     int folder; /* O_PATH; -1: none yet */
     char name[NAME_MAX + 1];
     bool exists;
-    bool descriptor; /* a link of procfs, which names an open file and no path */
+    bool descriptor; /* a procfs link, which names an open file instead of a path */
     struct stat facts;
-    const char *why; /* it was refused for; NULL: errno says it */
+    const char *why; /* reason for a refusal; NULL: see errno */
 } place;
 
-/* Takes the next folder in hand, from the last one. */
+/* Opens the folder of a path, relative to the previous folder. */
 static bool enter(place *at, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -122,7 +122,10 @@ static bool is_of_procfs(int fd)
     return fstatfs(fd, &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Whether a link may be followed; if not, why. Without a kind of name nothing is written. */
+/*
+ * Returns whether a link may be followed, and sets `why` if not. name NULL: nothing will be
+ * written, so any link may.
+ */
 static bool is_trusted(place *at, const rvli_output_name *name)
 {
     if (name == NULL)
@@ -135,7 +138,7 @@ static bool is_trusted(place *at, const rvli_output_name *name)
     return at->why == NULL;
 }
 
-/* Looks at what the name stands for. *link_out: the path that a link leads to, or "". */
+/* Examines the file of this name. *link_out: the target of a link, or "". */
 static bool look(place *at, const rvli_output_name *name, char link_out[PATH_MAX])
 {
     link_out[0] = '\0';
@@ -169,7 +172,10 @@ static void leave(place *at)
     errno = number;
 }
 
-/* Follows links by hand, since each is asked for its owner. false: errno, and perhaps `why`. */
+/*
+ * Follows links by hand, because the owner of each must be checked. False: errno is set, and
+ * perhaps `why`.
+ */
 static bool find(const char *path, const rvli_output_name *name, place *at)
 {
     char link[PATH_MAX];
@@ -188,9 +194,9 @@ static bool find(const char *path, const rvli_output_name *name, place *at)
     return false;
 }
 
-/* ---- What is written to directly ---- */
+/* ---- Writing directly ---- */
 
-/* The number of a descriptor of this process that is the file and can be written; -1: none. */
+/* Returns the number of the writable descriptor of this process that is this file, or -1. */
 static int descriptor_of(const place *at)
 {
     struct stat facts;
@@ -204,8 +210,8 @@ static int descriptor_of(const place *at)
 }
 
 /*
- * A descriptor is shared, so that what is written goes where its next bytes go. Nothing is emptied:
- * the one who opened it has decided that.
+ * Duplicates a descriptor of this process, so that both share an offset. Never truncates: the code
+ * that opened the descriptor has decided that.
  */
 static int open_directly(const place *at)
 {
@@ -220,7 +226,7 @@ static int open_directly(const place *at)
 
 static const char draft_signs[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
-/* What the names of all drafts of a file begin with, and how many bytes that has. */
+/* Writes the common prefix of all drafts of a file. Returns its length in bytes. */
 static size_t draft_prefix(const char *name, char prefix_out[NAME_MAX + 1])
 {
     rvli_text text =
@@ -232,7 +238,7 @@ static size_t draft_prefix(const char *name, char prefix_out[NAME_MAX + 1])
     return strlen(prefix_out);
 }
 
-/* ".NAME.reveille-XXXXXXXX" */
+/* Sets the draft's name: ".NAME.reveille-XXXXXXXX" */
 static bool name_draft(rvli_output *output)
 {
     unsigned char bytes[DRAFT_RANDOM];
@@ -265,7 +271,7 @@ static int link_draft(const rvli_output *output, const char *name)
     return linkat(AT_FDCWD, path, output->folder, name, AT_SYMLINK_FOLLOW);
 }
 
-/* Makes the draft, or gives it a name, under a new name. */
+/* Creates a draft under a new name, or gives a nameless draft a new name. */
 static bool make_named(rvli_output *output, mode_t mode)
 {
     for (int i = 0; i < DRAFT_TRIES && name_draft(output); i++) {
@@ -281,7 +287,7 @@ static bool make_named(rvli_output *output, mode_t mode)
     return false;
 }
 
-/* Nameless files get their name by way of /proc. */
+/* Creates a nameless draft. Requires /proc, by which it is given a name later. */
 static bool make_nameless(rvli_output *output, mode_t mode)
 {
     char path[RVLI_OUTPUT_PATH_BYTES];
@@ -297,25 +303,26 @@ static bool make_nameless(rvli_output *output, mode_t mode)
     return false;
 }
 
-/* EISDIR: a kernel that does not know the flag. */
+/* EISDIR: the kernel does not know O_TMPFILE. */
 static bool lacks_nameless(int number)
 {
     return number == EOPNOTSUPP || number == EISDIR || number == EINVAL;
 }
 
-/* What the old file let others do, and no more. */
+/* Gives the draft the old file's owner and mode, and never more rights than those. */
 static void keep_rights(const rvli_output *output, const struct stat *old)
 {
     mode_t mode = old->st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
     if (fchown(output->fd, old->st_uid, old->st_gid) != 0 &&
         fchown(output->fd, (uid_t)-1, old->st_gid) != 0)
-        mode &= ~(mode_t)S_IRWXG;   /* they were given to another group */
-    (void)fchmod(output->fd, mode); /* a file system without modes has nothing to keep */
+        mode &= ~(mode_t)S_IRWXG;   /* the group differs, so its rights do not apply */
+    (void)fchmod(output->fd, mode); /* fails on a file system without modes, where there is nothing
+                                       to preserve */
 }
 
-/* ---- What killed processes have left ---- */
+/* ---- Drafts of killed processes ---- */
 
-/* A draft is locked for as long as it has a name of its own: so one without a lock is nobody's. */
+/* A draft is locked while it has a name. So an unlocked draft with a name is abandoned. */
 static void lock_draft(const rvli_output *output)
 {
     (void)flock(output->fd, LOCK_EX | LOCK_NB);
@@ -334,8 +341,8 @@ static void remove_if_left(int folder, const char *name)
 }
 
 /*
- * A process that is killed while its nameless draft has a name leaves it. That can only be where
- * there are nameless files, which are local, and so are their locks.
+ * Removes drafts that killed processes left while a nameless draft had a name. They exist only on
+ * file systems with nameless files. Those are local, so their locks work.
  */
 static void remove_left(const rvli_output *output)
 {
@@ -369,7 +376,7 @@ static bool open_draft(const place *at, rvli_output *output)
 
 /* ---- Opening ---- */
 
-/* Whether what lies there may be replaced: errno, and perhaps `why`. */
+/* Returns whether the existing file may be replaced. False: errno is set, and perhaps `why`. */
 static bool may_replace(place *at, rvli_output_name name)
 {
     if (name == RVLI_OUTPUT_GUESSABLE && at->facts.st_uid != geteuid()) {
@@ -420,7 +427,7 @@ rvl_status rvli_output_open(const char *path, rvli_output_name name, rvli_output
     return RVL_OK;
 }
 
-/* ---- The end ---- */
+/* ---- Publishing and closing ---- */
 
 void rvli_output_remove_draft(const rvli_output *output)
 {
@@ -447,7 +454,7 @@ static bool take_name(rvli_output *output)
     return false;
 }
 
-/* A signal that ends the process waits until the draft has one name or none. */
+/* Blocks signals, so that a fatal one cannot leave the draft with two names. */
 static bool take_name_at_once(rvli_output *output)
 {
     sigset_t all, before;
@@ -460,7 +467,7 @@ static bool take_name_at_once(rvli_output *output)
     return taken;
 }
 
-/* The content is safe already. A folder that cannot be read cannot be asked to save the name. */
+/* The content is already safe. A folder that cannot be read cannot be synced. */
 static void sync_folder(int folder)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -479,7 +486,7 @@ rvl_status rvli_output_publish(rvli_output *output, bool sync)
 {
     if (output->folder < 0)
         return RVL_OK;
-    /* EINVAL: a file system that cannot. */
+    /* EINVAL: the file system cannot sync. */
     bool good = !sync || fsync(output->fd) == 0 || errno == EINVAL;
     good = good && take_name_at_once(output);
     if (!good)
@@ -503,7 +510,7 @@ void rvli_output_close(rvli_output *output)
     output->folder = -1;
 }
 
-/* ---- Two names ---- */
+/* ---- Comparing two paths ---- */
 
 static bool is_same_place(const place *left, const place *right)
 {

@@ -2,17 +2,20 @@
 /*
  * Files that are written whole or not at all.
  *
- * Content goes into a draft in the folder of the file that is meant, and the draft takes the file's
- * name in one step. So a reader sees the old content or the new, and a failure leaves the old. The
- * draft has no name where the file system allows it (O_TMPFILE): then the kernel removes it,
- * however the process ends; where it replaces a file, it has a name for an instant, and what a kill
- * leaves then goes when the file is written again. Elsewhere its name cannot be guessed, and the
- * file is made new (O_EXCL), so that nobody can put a link in its place.
+ * Content goes into a draft in the folder of the target file. Publishing gives the draft the file's
+ * name in one step, so a reader sees the old content or the new, and a failure leaves the old.
  *
- * What is no regular file (a terminal, a pipe, /dev/null) is written to directly, and so is an open
+ * Where the file system allows it (O_TMPFILE), the draft has no name, and the kernel removes it
+ * however the process ends. A nameless draft that replaces a file has a name for an instant. If the
+ * process is killed in that instant, the draft stays until the file is next written. Elsewhere the
+ * draft has a name that cannot be guessed and is created exclusively (O_EXCL), so that nobody can
+ * put a link in its place.
+ *
+ * Files that are not regular (a terminal, a pipe, /dev/null) are written directly. So is an open
  * descriptor that a path names (/dev/stdout, /proc/self/fd/3).
  *
- * A function that fails describes it in the error record: the path, the cause and the remedy.
+ * A function that fails describes the failure in the error record: the path, the cause and the
+ * remedy.
  */
 #ifndef RVL_BASE_OUTPUT_H
 #define RVL_BASE_OUTPUT_H
@@ -24,50 +27,52 @@
 #include "reveille/status.h"
 
 typedef enum rvli_output_name {
-    /* A user has named it. Links of this user and of root are followed, and stay. */
+    /* A user named the path. Links of this user and of root are followed, and stay. */
     RVLI_OUTPUT_CHOSEN,
-    /* It is made of numbers that others can guess. No link is followed, and what lies there must
-       be a regular file of this user. */
+    /* The name is made of numbers that others can guess. No link is followed, and an existing file
+       must be a regular file of this user. */
     RVLI_OUTPUT_GUESSABLE,
 } rvli_output_name;
 
 typedef struct rvli_output {
-    int fd;     /* to write to; -1: closed, or handed on by its user */
-    int folder; /* -1: it is written to directly */
+    int fd;     /* to write to; -1: closed, or taken over by the caller */
+    int folder; /* O_PATH descriptor of the folder; -1: written directly */
     bool replaces;
-    char name[NAME_MAX + 1];  /* in the folder */
+    char name[NAME_MAX + 1];  /* of the file, in the folder */
     char draft[NAME_MAX + 1]; /* the draft's name in the folder, or "" */
-    char path[256];           /* as it was asked for, cut: for messages */
+    char path[256];           /* the requested path, truncated: for messages */
 } rvli_output;
 
 /*
- * Begins a file. An existing one keeps its mode, and its owner where this process may set it; a new
- * one gets what umask leaves of 0666. RVL_ERR_IO if it cannot be written.
+ * Begins a file. An existing file keeps its mode, and its owner where this process may set it. A
+ * new file gets mode 0666 less the umask. RVL_ERR_IO if it cannot be written.
  */
 rvl_status rvli_output_open(const char *path, rvli_output_name name, rvli_output *output_out);
 
-/* Where others can open the draft while it is open here: "/proc/self/fd/N". */
+/* "/proc/self/fd/N", by which other code can open the draft while it is open here. */
 #define RVLI_OUTPUT_PATH_BYTES 32
 void rvli_output_path(const rvli_output *output, char path[RVLI_OUTPUT_PATH_BYTES]);
 
 /*
- * Gives the draft its name. With sync, content and name are on the disk then. The descriptor stays
- * open, and what is written later goes into the same file. RVL_ERR_IO: the name is as it was.
+ * Gives the draft its final name. With sync, content and name are on the disk on return. The
+ * descriptor stays open, and later writes go to the same file. RVL_ERR_IO: the old file is
+ * unchanged.
  */
 rvl_status rvli_output_publish(rvli_output *output, bool sync);
 
-/* Closes what is open. A draft that was not published is removed. */
+/* Closes all descriptors. Removes a draft that was not published. */
 void rvli_output_close(rvli_output *output);
 
-/* Removes the draft's name, if it has one. A handler of signals may call it. */
+/* Removes the draft's name, if it has one. Signal handlers may call it. */
 void rvli_output_remove_draft(const rvli_output *output);
 
-/* Describes a write that failed. Returns RVL_ERR_IO. */
+/* Describes a failed write. Returns RVL_ERR_IO. */
 rvl_status rvli_output_fail(const rvli_output *output, int number);
 
 /*
- * Whether two paths name one file, by whatever names and links, or would once it is made. Devices
- * such as /dev/null are not one file: what one writes there, another does not read.
+ * Returns whether two paths name one file, or would once it is created, through any names and
+ * links. Devices such as /dev/null never count as the same file: data written to one is not read
+ * back from the other.
  */
 bool rvli_output_is_same(const char *left, const char *right);
 

@@ -67,8 +67,8 @@ rvli_packet_result rvli_packet_take(int socket, void *bytes_out, size_t size, in
     bool cut = (packet.msg_flags & MSG_CTRUNC) != 0;
     if (bytes != (ssize_t)size || (packet.msg_flags & MSG_TRUNC) != 0 || cut ||
         count > fd_capacity) {
-        /* The kernel leaves out what there is no number for: all else that is cut filled the room.
-         */
+        /* The kernel omits descriptors only if this process has no numbers left for them. Any other
+           truncation fills the array. */
         bool starved = cut && bytes == (ssize_t)size && fd_capacity > 0 && count < RVLI_PACKET_FDS;
         while (count > 0)
             close(fds[--count]);

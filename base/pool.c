@@ -2,10 +2,10 @@
 /*
  * A pool of equally sized objects.
  *
- * Slabs double from 4 KiB to 2 MiB, so that a small pool costs little and a large one is a
- * handful of allocations. The newest slab is handed out front to back and never walked before that:
- * memory is touched when it is used. Each slab gives its first cache line to the link and its size,
- * which leaves objects of whole cache lines aligned to them.
+ * Slabs double from 4 KiB to 2 MiB, so that a small pool costs little and a large one needs only a
+ * handful of allocations. Objects of the newest slab are handed out front to back, so memory is
+ * first touched when it is used. Each slab reserves its first cache line for the link and its size.
+ * So objects that are whole cache lines stay aligned to them.
  */
 #include "base/pool.h"
 
@@ -25,7 +25,7 @@ typedef struct slab_header {
     size_t bytes;
 } slab_header;
 
-/* The link that a free object carries in its first word. */
+/* Reads the link in the first word of a free object. */
 static void *link_of(const void *object)
 {
     void *next;
@@ -68,7 +68,7 @@ void rvli_pool_destroy(rvli_pool *pool)
     rvli_pool_init(pool, pool->object_size);
 }
 
-/* Makes a new slab the one that fresh objects come from; false if there is no memory. */
+/* Adds a slab for fresh objects. Returns false if there is no memory. */
 static bool add_slab(rvli_pool *pool)
 {
     slab_header *slab = new_slab(pool->slab_bytes);

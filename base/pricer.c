@@ -16,7 +16,7 @@ static uint64_t now_of(const rvli_pricer *pricer)
     return rvli_clock_now(pricer->clock);
 }
 
-/* Runs after what the engine does already, and not before now. */
+/* Queues work after what the engine already has, and no sooner than now. */
 static void queue(const rvli_pricer *pricer, uint64_t *end_ns, uint64_t cost_ns)
 {
     *end_ns = later(*end_ns, now_of(pricer)) + cost_ns;
@@ -36,14 +36,14 @@ void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, ui
     rvli_price_call(pricer, cost, bytes);
 }
 
-/* Until so many bytes of what is free have been cleared, or all that was released. */
+/* Waits until `bytes` of the free memory are cleared, or everything that was released. */
 static void wait_for_cleared(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
 {
     uint64_t may_stay = free_bytes > bytes ? free_bytes - bytes : 0;
     rvli_clock_wait_until(pricer->clock, rvli_clearing_down_to(&pricer->clearing, may_stay));
 }
 
-/* For what has been cleared since the last time: the driver takes it back first. */
+/* Pays for reclaiming the blocks that were cleared since the last time. */
 static void pay_cleared(rvli_pricer *pricer)
 {
     uint64_t bytes = rvli_clearing_take(&pricer->clearing, now_of(pricer));
@@ -55,7 +55,8 @@ void rvli_price_create(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
     wait_for_cleared(pricer, bytes, free_bytes);
     pay_cleared(pricer);
     rvli_price_call(pricer, pricer->cost.create, bytes);
-    (void)rvli_clearing_take(&pricer->clearing, now_of(pricer)); /* too little to be paid for */
+    (void)rvli_clearing_take(&pricer->clearing, now_of(pricer)); /* cleared during the create: too
+                                                                    little to pay for */
 }
 
 void rvli_price_release(rvli_pricer *pricer, uint64_t bytes)
@@ -86,14 +87,17 @@ static bool knows_chunks(const rvli_pricer *pricer)
     return pricer->waits.host_start.call_ns > 0;
 }
 
-/* Bytes that have been made, or have to be, for so many bytes of buffers. */
+/* Returns the bytes that must be made for this many bytes of buffers: whole chunks. */
 static uint64_t made_for(const rvli_pricer *pricer, uint64_t bytes)
 {
     uint64_t chunk = knows_chunks(pricer) ? RVL_HOST_CHUNK_BYTES : 1;
     return bytes + (chunk - bytes % chunk) % chunk;
 }
 
-/* When all will have been made but what lies behind the next copies. */
+/*
+ * Returns when the memory for the copies so far will be made: all of it, except for the part that
+ * later copies will fill.
+ */
 static uint64_t made_so_far_end_ns(const rvli_pricer *pricer)
 {
     const rvl_cost making = {.fs_per_byte = pricer->cost.host_alloc.fs_per_byte};
@@ -113,7 +117,7 @@ void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes)
         rvli_clock_wait_until(pricer->clock, made_ns);
 }
 
-/* Has host memory made until so many bytes will be there. */
+/* Requests host memory until this many bytes are made. */
 static void make_up_to(rvli_pricer *pricer, uint64_t bytes)
 {
     rvl_cost making = {.fs_per_byte = pricer->cost.host_alloc.fs_per_byte};

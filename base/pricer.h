@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the calls and copies of one device cost on a virtual clock.
+ * The cost of the calls and copies of one device on a virtual clock.
  *
- * A call holds the caller up for its price. A copy is queued on one of two engines, one a
- * direction, and runs beside the caller; waiting for it moves the clock to its end.
+ * A call blocks the caller for its price. A copy is queued on the engine of its direction and runs
+ * in the background; waiting for it moves the clock to its end.
  *
- * Host memory is made once and kept, by an engine of its own, in chunks and in the order in which
- * it is asked for. Copies come to it in the same order, and each waits for its chunk. Where the
- * next buffer is only asked for then, making begins from rest again, and each time that costs
- * host_start.
+ * Host memory is made once and kept. Another engine makes it, in chunks and in the order of the
+ * requests. Copies reach it in the same order, and each waits for its chunk. If the next buffer is
+ * only requested after the engine has gone idle, the engine has to start again, and each start
+ * costs host_start.
  *
- * The driver clears what is released beside everything, on one more engine. The next create or
- * release pays for the blocks that have been cleared by then (reclaim): both take them back first.
- * A create also waits if it needs memory that is not cleared yet. Other calls take longer
- * meanwhile.
+ * The driver clears released memory in the background, on one more engine. The next create or
+ * release pays for the blocks that are cleared by then (reclaim), because both reclaim them first.
+ * A create also waits if it needs memory that is not cleared yet. Other calls take longer while the
+ * driver clears.
  *
- * The simulated device and the dry run of a transition both use it, so they agree on every price.
- * Not thread-safe: the caller has the lock of the device.
+ * The simulated device and the forecast of a transition both use this, so they agree on every
+ * price. Not thread-safe: the caller holds the lock of the device.
  */
 #ifndef RVL_BASE_PRICER_H
 #define RVL_BASE_PRICER_H
@@ -29,25 +29,25 @@ typedef struct rvli_pricer {
     rvl_cost_model cost;
     rvl_cost_waits waits;
     rvli_clock *clock;
-    int lane;                  /* of the clock */
-    rvli_clearing clearing;    /* what was released, and not paid for */
+    int lane;                  /* of this device, in the clock */
+    rvli_clearing clearing;    /* released blocks that are not paid for yet */
     uint64_t host_bytes;       /* in buffers now */
-    uint64_t host_made_bytes;  /* the most so far */
-    uint64_t host_empty_bytes; /* of them: no copy has come to them yet */
-    uint64_t host_made_end_ns; /* when what was asked for will have been made */
-    uint64_t out_end_ns;       /* when the copies to the host will have ended */
-    uint64_t in_end_ns;        /* when the copies to the device will have ended */
+    uint64_t host_made_bytes;  /* the peak of host_bytes, or more if requested ahead */
+    uint64_t host_empty_bytes; /* part of host_made_bytes that no copy has reached yet */
+    uint64_t host_made_end_ns; /* when all requested host memory will be made */
+    uint64_t out_end_ns;       /* when the queued copies to the host will end */
+    uint64_t in_end_ns;        /* when the queued copies to the device will end */
 } rvli_pricer;
 
 typedef enum rvli_direction { RVLI_OUT, RVLI_IN } rvli_direction;
 
-/* Lets the price of a call pass. */
+/* Adds the price of a call to the clock. */
 static inline void rvli_price_call(rvli_pricer *pricer, rvl_cost cost, uint64_t bytes)
 {
     rvli_clock_add(pricer->clock, pricer->lane, rvli_cost_ns(cost, bytes));
 }
 
-/* The same for one that takes longer while the driver clears. */
+/* Like rvli_price_call(), plus `longer` if the driver is clearing. */
 void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, uint64_t bytes);
 
 static inline void rvli_price_unmap(rvli_pricer *pricer, uint64_t bytes)
@@ -55,29 +55,32 @@ static inline void rvli_price_unmap(rvli_pricer *pricer, uint64_t bytes)
     rvli_price_clearing(pricer, pricer->cost.unmap, pricer->waits.unmap_clearing, bytes);
 }
 
-/* free_bytes: what the device had free before, cleared or not. */
+/* free_bytes: free on the device before the call, cleared or not. */
 void rvli_price_create(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes);
 void rvli_price_release(rvli_pricer *pricer, uint64_t bytes);
 
 /* Queues a copy, a fill or a digest on the engine of a direction. */
 void rvli_price_copy(rvli_pricer *pricer, rvli_direction direction, rvl_cost cost, uint64_t bytes);
 
-/* A copy into host memory ends no sooner than the memory has been made. */
+/* Queues a copy into host memory. It ends no sooner than that memory has been made. */
 void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes);
 
-/* Host memory for a backup. It is made beside what goes on, if there were never so many bytes. */
+/*
+ * Allocates host memory for a backup. Bytes beyond the most ever requested are made in the
+ * background.
+ */
 void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes);
-/* The same, ahead of the buffers: no caller is held up. */
+/* Requests host memory ahead of the buffers. Does not block the caller. */
 void rvli_price_host_ahead(rvli_pricer *pricer, uint64_t bytes);
 void rvli_price_host_free(rvli_pricer *pricer, uint64_t bytes);
 
-/* When everything that was queued so far will have ended. */
+/* Returns when everything queued so far will end. */
 static inline uint64_t rvli_price_queued_end_ns(const rvli_pricer *pricer)
 {
     return pricer->out_end_ns > pricer->in_end_ns ? pricer->out_end_ns : pricer->in_end_ns;
 }
 
-/* Waits for that, as a caller does who wants the device idle. */
+/* Waits for everything queued so far. */
 void rvli_price_synchronize(rvli_pricer *pricer);
 
 #endif

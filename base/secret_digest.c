@@ -6,11 +6,11 @@
 
 #include "base/secret_digest_mix.h"
 
-#define BLOCK 32u /* words of which the products are added before the sum is folded */
+#define BLOCK 32u /* words; their products are added before the sum is folded */
 
 #define BLOCK_BYTES (BLOCK * sizeof(uint64_t))
 
-/* Sums of up to 2^64 numbers of 128 bits each. */
+/* A sum of up to 2^64 numbers of 128 bits each. */
 typedef struct wide_sum {
     rvli_mod low;
     uint64_t carries;
@@ -51,13 +51,13 @@ static inline void add_wide(wide_sum *sum, rvli_mod number)
     sum->carries += __builtin_add_overflow(sum->low, number, &sum->low);
 }
 
-/* 2^128 is 2. */
+/* 2^128 is congruent to 2. */
 static inline rvli_mod fold_wide(wide_sum sum)
 {
     return rvli_mod_add(rvli_mod_fold(sum.low), (rvli_mod)sum.carries << 1);
 }
 
-/* Of a block: by halves of the powers, which are added by themselves. */
+/* Returns the sum of a block. The halves of the powers are summed separately. */
 static inline rvli_mod sum_of_block(const char *at, const rvli_mod *power)
 {
     wide_sum low = {0}, high = {0};

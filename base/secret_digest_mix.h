@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers modulo the prime 2^127 - 1, for the CPU and the GPU alike: compiled as C and as CUDA.
+ * Arithmetic modulo the prime 2^127 - 1. Shared by the CPU and the GPU: compiled as C and as CUDA.
  *
- * All are below 2^127. The prime itself stands for 0 until rvli_mod_least(): folding what lies
- * above bit 127 onto what lies below it needs no comparison.
+ * All numbers are below 2^127. The prime itself may stand for 0 until rvli_mod_least(), so that
+ * folding the bits from 127 up onto the bits below needs no comparison.
  */
 #ifndef RVL_BASE_SECRET_DIGEST_MIX_H
 #define RVL_BASE_SECRET_DIGEST_MIX_H
@@ -25,7 +25,7 @@ RVLI_MOD_INLINE rvli_mod rvli_mod_of(uint64_t low, uint64_t high)
     return (rvli_mod)high << 64 | low;
 }
 
-/* Of the sum of two numbers. */
+/* Reduces the sum of two numbers. */
 RVLI_MOD_INLINE rvli_mod rvli_mod_fold(rvli_mod sum)
 {
     return (sum & RVLI_MOD_PRIME) + (sum >> 127);
@@ -36,7 +36,7 @@ RVLI_MOD_INLINE rvli_mod rvli_mod_add(rvli_mod a, rvli_mod b)
     return rvli_mod_fold(a + b);
 }
 
-/* By halves of 64 and 63 bits: no sum of products leaves 128 bits. */
+/* Multiplies in halves of 64 and 63 bits, so that no sum of products exceeds 128 bits. */
 RVLI_MOD_INLINE rvli_mod rvli_mod_multiply(rvli_mod a, rvli_mod b)
 {
     uint64_t a0 = (uint64_t)a, a1 = (uint64_t)(a >> 64);
@@ -59,7 +59,7 @@ RVLI_MOD_INLINE rvli_mod rvli_mod_power(rvli_mod base, uint64_t exponent)
     return power;
 }
 
-/* The one number that stands for it. */
+/* Returns the unique representative: 0 for the prime. */
 RVLI_MOD_INLINE rvli_mod rvli_mod_least(rvli_mod a)
 {
     return a == RVLI_MOD_PRIME ? 0 : a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text goes out piece by piece: a character as it is, or what stands for it. */
+/* Prints each character as it is, or escapes it. */
 #include "base/shown.h"
 
 #include <stdbool.h>
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PIECE_BYTES 40 /* four bytes of a character, each %25XX, fit */
+#define PIECE_BYTES 40 /* enough for four bytes of a character, each as %25XX */
 
 /* ---- Characters ---- */
 
-/* Length of the UTF-8 sequence that begins here; 0: it is none. */
+/* Returns the length of the UTF-8 sequence that begins here, or 0 if it is invalid. */
 static size_t sequence_length(const unsigned char *text)
 {
     static const struct {
@@ -51,12 +51,12 @@ static bool is_harmful(uint32_t code)
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || /* controls */
            (code >= 0x2028 && code <= 0x202e) ||           /* separators, directions */
            (code >= 0x2066 && code <= 0x2069) ||           /* directions */
-           (code & 0xfffe) == 0xfffe;                      /* no character */
+           (code & 0xfffe) == 0xfffe;                      /* noncharacters */
 }
 
-/* ---- What stands for them ---- */
+/* ---- Escapes ---- */
 
-/* Mark-up that ends what text stands in. */
+/* Returns whether a byte is mark-up that could end the surrounding text. */
 static bool is_markup(rvli_shown_as as, char byte)
 {
     static const char *const marks[] = {
@@ -74,7 +74,7 @@ static bool is_github(rvli_shown_as as)
     return as == RVLI_SHOWN_GITHUB || as == RVLI_SHOWN_GITHUB_PROPERTY;
 }
 
-/* A well-formed character that cannot stand as it is; false: that has to be told byte by byte. */
+/* Escapes a well-formed character. Returns false if it has to be escaped byte by byte. */
 static bool write_character(rvli_shown_as as, uint32_t code, char piece[PIECE_BYTES])
 {
     if (as == RVLI_SHOWN_JSON && code <= 0xffff)
@@ -97,7 +97,7 @@ static void write_bytes(rvli_shown_as as, const unsigned char *text, size_t leng
         used += (size_t)snprintf(piece + used, PIECE_BYTES - used, "%s%02X", percent, text[i]);
 }
 
-/* The next character as it is shown. Returns how many bytes of the text it is. */
+/* Writes the next character as it is to be printed. Returns how many bytes of the text it takes. */
 static size_t write_piece(rvli_shown_as as, const unsigned char *text, char piece[PIECE_BYTES])
 {
     size_t length = sequence_length(text);

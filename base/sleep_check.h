@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A question that is asked before the process sleeps. Rooms beside the core know what the core
- * cannot, and neither includes the other. Thread-safe.
+ * A check before the process sleeps. It lets layers outside the core refuse for reasons that the
+ * core cannot know, without either including the other. Thread-safe.
  */
 #ifndef RVL_BASE_SLEEP_CHECK_H
 #define RVL_BASE_SLEEP_CHECK_H
 
 #include "reveille/status.h"
 
-/* RVL_OK: it may sleep. Else it fills the record. */
+/* Returns RVL_OK if the process may sleep. Otherwise fills the record. */
 typedef rvl_status (*rvli_sleep_check_fn)(void);
 
-/* What is asked from now on. */
+/* Sets the check. Replaces the previous one. */
 void rvli_sleep_check_set(rvli_sleep_check_fn check);
 
-/* Its answer; RVL_OK where there is none. */
+/* Runs the check. RVL_OK if there is none. */
 rvl_status rvli_sleep_check(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bounded text. Everything ends in one copy that knows the room left, so nothing can overrun; a cut
- * never leaves half of a UTF-8 character, since messages and tags go into JSON as they are.
+ * Bounded text. Every function ends in one copy that knows the room left, so nothing can overrun. A
+ * cut never leaves half a UTF-8 character, because messages and tags go into JSON unchanged.
  */
 #include "base/text.h"
 
@@ -10,7 +10,7 @@
 #define UNIT_SHIFT 10u     /* each unit is 1024 of the one before */
 #define PLAIN_LIMIT 10240u /* below this, bytes are exact */
 
-/* The length of the part of string that fits into room bytes and ends with a whole character. */
+/* Returns how much of string fits into room bytes and ends with a whole character. */
 static size_t fitting_length(const char *string, size_t length, size_t room)
 {
     if (length <= room)

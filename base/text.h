@@ -8,20 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A buffer being filled: always NUL-terminated; what does not fit is cut. */
+/* A buffer being filled. It is always NUL-terminated, and text that does not fit is cut. */
 typedef struct rvli_text {
     char *data;
     size_t size;   /* of the buffer */
-    size_t length; /* used, less the NUL */
+    size_t length; /* without the NUL */
 } rvli_text;
 
 rvli_text rvli_text_begin(char *buffer, size_t size);
 void rvli_text_add(rvli_text *text, const char *string);
 void rvli_text_add_u64(rvli_text *text, uint64_t value);
-/* As "94.2 GiB"; below 10 KiB as "512 B". */
+/* Adds "94.2 GiB", or "512 B" below 10 KiB. */
 void rvli_text_add_bytes(rvli_text *text, uint64_t bytes);
 
-/* Copies string to a buffer of size bytes, cut to fit, NUL-terminated. */
+/* Copies string to a buffer of size bytes, cut to fit and NUL-terminated. */
 void rvli_text_copy(char *buffer, size_t size, const char *string);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's number of the calling thread. By the system call: glibc has gettid() only
- * since 2.30, and wheels run on older ones.
+ * The kernel's id of the calling thread. Uses the system call, because glibc has gettid() only
+ * since 2.30 and wheels run on older versions.
  */
 #ifndef RVL_BASE_THREAD_ID_H
 #define RVL_BASE_THREAD_ID_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The elements of traces, for all that write, read or replay them: events and devices. */
+/* The elements of traces, events and devices, for all code that writes, reads or replays them. */
 #ifndef RVL_BASE_TRACE_ELEMENT_H
 #define RVL_BASE_TRACE_ELEMENT_H
 
@@ -10,7 +10,7 @@
 #define RVLI_TRACE_EVENT RVLI_ELEMENT(rvl_trace_event, line)
 #define RVLI_TRACE_DEVICE RVLI_ELEMENT(rvl_trace_device, granularity_bytes)
 
-/* The device of an index in a caller's array. */
+/* Reads the device at an index of a caller's array. */
 static inline rvl_status rvli_trace_device_read(rvl_trace_device *device_out, const void *devices,
                                                 size_t device_size, size_t index)
 {
@@ -20,7 +20,7 @@ static inline rvl_status rvli_trace_device_read(rvl_trace_device *device_out, co
     return status == RVL_OK ? rvli_flags_check(0, 0, device_out->reserved) : status;
 }
 
-/* Whether the bytes of an event that are for later versions are 0. */
+/* Checks that the reserved fields of an event are 0. */
 static inline rvl_status rvli_trace_event_check(const rvl_trace_event *event)
 {
     return rvli_flags_check(0, 0, event->reserved[0] | event->reserved[1] | event->reserved[2]);

@@ -20,7 +20,7 @@ struct rvli_workers {
     pthread_t threads[];
 };
 
-/* NULL: there will be no more. */
+/* Returns NULL if there will be no more jobs. */
 static rvli_job *next_job(rvli_workers *workers)
 {
     pthread_mutex_lock(&workers->lock);
@@ -46,7 +46,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals are the program's: none is handled on our threads. */
+/* Blocks all signals on our threads: they belong to the program. */
 static int start_thread(rvli_workers *workers, pthread_t *thread_out)
 {
     sigset_t all, before;
