@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Profiles of cards from what was measured on them (libreveille-replay). `reveille calibrate`
- * measures; docs/calibrate.md says what each act is.
+ * Profiles of cards, fitted from measurements (libreveille-replay). `reveille calibrate` measures;
+ * docs/calibrate.md defines each act.
  */
 #ifndef REVEILLE_CALIBRATE_H
 #define REVEILLE_CALIBRATE_H
@@ -12,12 +12,12 @@
 extern "C" {
 #endif
 
-/* An act on so many bytes, as a file of a profile has it under `measured`. */
+/* An act on a number of bytes, as a profile's file lists it under `measured`. */
 typedef struct rvl_measurement {
     const char *act;      /* "create", "map", "unmap" */
     const char *unit;     /* "ns" or "bytes" */
-    uint64_t bytes;       /* what it was done to; 0: it has no size */
-    uint64_t least_value; /* of all times that it was measured */
+    uint64_t bytes;       /* the size that it was done to; 0: it has no size */
+    uint64_t least_value; /* over all repetitions */
     uint64_t median_value;
     uint64_t most_value;
     uint64_t count;
@@ -32,11 +32,11 @@ typedef enum rvl_cost_index {
 } rvl_cost_index;
 
 /*
- * Fills in the costs of a profile, and what the driver takes, by lines through medians. A cost that
- * nothing was measured of stays as it is, and its bit in *costs_out (1 << RVL_COST_INDEX_...) is 0.
- * Acts that are not known are passed over. measurement_size: sizeof(rvl_measurement). Returns
- * RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_HOST_OOM. Where it fails the profile is as
- * before. Thread-safe. Since 0.1.
+ * Fits the costs of a profile, and the driver's own memory, by lines through medians. A cost
+ * without measurements stays as it is, and its bit in *costs_out (1 << RVL_COST_INDEX_...) is 0.
+ * Unknown acts are ignored. measurement_size: sizeof(rvl_measurement). Returns RVL_OK,
+ * RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_HOST_OOM. On failure the profile is unchanged.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_fit(rvl_profile *profile, const rvl_measurement *measurements,
                                    size_t measurement_size, size_t measurement_count,

@@ -4,13 +4,13 @@
  *
  * A context owns everything else: one backend, its devices, tags, allocations, statistics and
  * clock. Several contexts may live in one process. All calls on a context may be made from any
- * thread. After fork, the child's calls on an inherited context answer RVL_ERR_FORKED.
+ * thread. After fork, the child's calls on an inherited context return RVL_ERR_FORKED.
  *
- * Option and result structs begin with struct_size, which the caller sets to sizeof the struct;
- * fields a caller does not know keep their default. Zero is every option's default. Fields and
- * flags that this version of the library does not know must be 0, and so must reserved ones: if
+ * Option and result structs begin with struct_size, which the caller sets to sizeof the struct.
+ * Fields that a caller does not know keep their default. Zero is every option's default. Fields and
+ * flags that this version of the library does not know must be 0, and so must reserved fields: if
  * not, the call returns RVL_ERR_VERSION. Structs in arrays have no struct_size: you pass their size
- * once, beside them, as the holder_size of rvl_stage_get_holders() (docs/api.md).
+ * once, next to the array, such as the holder_size of rvl_stage_get_holders() (docs/api.md).
  */
 #ifndef REVEILLE_CONTEXT_H
 #define REVEILLE_CONTEXT_H
@@ -25,7 +25,7 @@ extern "C" {
 
 typedef struct rvl_context rvl_context;
 
-/* Highest number of devices in one context: access lists are kept as a bit mask. */
+/* Highest number of devices in one context: access lists are stored as a bit mask. */
 #define RVL_MAX_DEVICES 64
 
 typedef enum rvl_log_level {
@@ -61,12 +61,13 @@ typedef struct rvl_context_options {
     const char *process_name;    /* the name of process 0 in statistics and traces; NULL: "self" */
     rvl_log_fn log;              /* receives lines of text; NULL: nothing is logged */
     void *log_user;
-    uint64_t keep_bytes; /* bytes of released blocks that are kept for the next request of the same
-                            size and properties; 0: none are */
-    const char *disk_directory; /* the folder for files of disk backups; NULL: there are none */
-    const char *store_path; /* the path of a store (rvl_store_open()), where host backups are put:
-                               what processes hold alike is kept once; NULL: each context has its
-                               own host memory */
+    uint64_t keep_bytes; /* released blocks up to this many bytes are kept for the next request of
+                            the same size and properties; 0: none are */
+    const char *disk_directory; /* the folder for files of disk backups; NULL: disk backups are
+                                   refused */
+    const char *store_path; /* the path of a store (rvl_store_open()) for host backups: content that
+                               processes have in common is kept once; NULL: each context has its own
+                               host memory */
 } rvl_context_options;
 
 /*
@@ -82,13 +83,13 @@ RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_optio
                                     rvl_context **context_out);
 
 /*
- * Closes a context: stops its recorder, releases every allocation that is still there with its
- * physical memory, backup and address range, and frees the context. Continues after errors.
- * live_out: how many allocations were still there; may be NULL. Returns RVL_OK (also for NULL);
- * RVL_ERR_IO (the last lines of a recording could not be written); RVL_ERR_STATE; RVL_ERR_BUSY (a
- * transition is prepared, or a started resume is not finished); RVL_ERR_FORKED; or the driver's
- * error. After RVL_ERR_STATE, RVL_ERR_BUSY and RVL_ERR_FORKED the context is as it was. Otherwise
- * it is gone. No other call on the context may be running. Since 0.1.
+ * Closes a context: stops its recorder, frees every remaining allocation with its physical memory,
+ * backup and address range, and frees the context. Continues after errors. live_out: the number of
+ * remaining allocations; may be NULL. Returns RVL_OK (also for NULL); RVL_ERR_IO (the last lines of
+ * a recording could not be written); RVL_ERR_STATE; RVL_ERR_BUSY (a transition is prepared, or a
+ * started resume is not finished); RVL_ERR_FORKED; or the driver's error. After RVL_ERR_STATE,
+ * RVL_ERR_BUSY and RVL_ERR_FORKED the context is unchanged. Otherwise it is freed. No other call on
+ * the context may be running. Since 0.1.
  */
 RVL_API rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out);
 
@@ -98,13 +99,13 @@ typedef struct rvl_device_info {
     uint64_t capacity_bytes;    /* physical memory of the device */
     uint64_t granularity_bytes; /* sizes are rounded up to a multiple of this */
     bool simulated;
-    bool overcommit; /* simulated, and takes requests beyond its capacity */
-    bool rdma;       /* RVL_ALLOC_RDMA may be asked of it */
+    bool overcommit; /* simulated, and accepts requests beyond its capacity */
+    bool rdma;       /* supports RVL_ALLOC_RDMA */
     uint8_t reserved[5];
 } rvl_device_info;
 
 /*
- * Number of devices in the context; they are numbered from 0. Never 0 for an open context, 0 for
+ * Number of devices in the context. They are numbered from 0. Never 0 for an open context, 0 for
  * NULL. Thread-safe. Since 0.1.
  */
 RVL_API int rvl_device_count(const rvl_context *context);
@@ -118,16 +119,16 @@ RVL_API rvl_status rvl_device_get_info(const rvl_context *context, int device,
 
 /*
  * Waits until a device has finished all work of this process. Call it before you free memory that
- * work may still use. On a simulated device the clock advances. Returns RVL_OK; RVL_ERR_INVALID;
- * RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST; or the driver's error. A stream that is
- * captured is an error, too: nobody may wait then. Thread-safe. Since 0.1.
+ * work may still use. On a simulated device the clock advances. Fails while a stream is captured,
+ * because CUDA then allows no wait. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_DEVICE;
+ * RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST; or the driver's error. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_device_synchronize(rvl_context *context, int device);
 
 /*
- * The context's clock in nanoseconds: monotonic time on a real device; on a simulated one, time
- * that starts at 0 and passes only as the cost model of its profile charges for calls and copies.
- * 0 for NULL. Thread-safe. Since 0.1.
+ * The context's clock in nanoseconds. On a real device it is monotonic time. On a simulated device
+ * it starts at 0 and advances only by what the profile's cost model charges for calls and copies. 0
+ * for NULL. Thread-safe. Since 0.1.
  */
 RVL_API uint64_t rvl_clock_ns(const rvl_context *context);
 

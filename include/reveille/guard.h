@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A guard: what a context asks before every pause and resume, and tells after it.
+ * A guard: called before every pause and resume of a context, and after it.
  *
  * A tag's callbacks (reveille/memory.h) are for the owner of a tag. A guard is for the owner of the
  * whole context: it sees every transition, with all tags at once, whatever code begins it. It may
- * refuse a transition, wait for others to let go of the memory, and note how it ended.
+ * refuse a transition, wait for other processes to release the memory, and note how it ended.
  */
 #ifndef REVEILLE_GUARD_H
 #define REVEILLE_GUARD_H
@@ -25,24 +25,24 @@ typedef enum rvl_transition_kind {
 /* Whether a transition is a pause or a resume. Thread-safe. Since 0.1. */
 RVL_API rvl_transition_kind rvl_transition_get_kind(const rvl_transition *transition);
 
-/* The context of a transition. Thread-safe. Since 0.1. */
+/* Returns the context of a transition. Thread-safe. Since 0.1. */
 RVL_API rvl_context *rvl_transition_get_context(const rvl_transition *transition);
 
 /*
- * The tags that a transition moves allocations of, by index from 0, in order of their numbers. 0
- * past the last. Thread-safe. Since 0.1.
+ * The tags of a transition, by index from 0, in order of their numbers. 0 past the last.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_tag rvl_transition_get_tag(const rvl_transition *transition, size_t index);
 
-/* What rvl_transition_find() answers. */
-#define RVL_TRANSITION_MOVES 1u /* the allocation is moved */
+/* Results of rvl_transition_find(). */
+#define RVL_TRANSITION_MOVES 1u /* the transition moves the allocation */
 #define RVL_TRANSITION_RENEWED                                                                     \
     2u /* a pause failed late: it has other physical memory, or is lost */
 
 /*
- * What a transition does with the allocation of a number (rvl_allocation.id): RVL_TRANSITION_*, or
- * 0 if it is not moved. RENEWED is known once the transition has ended. Allocations that share
- * memory with others (rvl_tag_options.coalesce_bytes) are not found by their own numbers.
+ * What a transition does with an allocation, by its number (rvl_allocation.id): RVL_TRANSITION_*,
+ * or 0 if it is not moved. RENEWED is only known once the transition has ended. Allocations that
+ * share memory with others (rvl_tag_options.coalesce_bytes) are not found by their own numbers.
  * Thread-safe. Since 0.1.
  */
 RVL_API uint32_t rvl_transition_find(const rvl_transition *transition, uint64_t allocation_id);
@@ -51,26 +51,27 @@ RVL_API uint32_t rvl_transition_find(const rvl_transition *transition, uint64_t 
  * Both run on the thread that pauses or resumes, with no lock held, under the rules of a tag's
  * callbacks: they may read statistics, and may not change anything (RVL_ERR_STATE).
  *
- * before: what moves is chosen, and nobody else can begin to use it; no tag's callback has been
- * called. Anything but RVL_OK refuses the transition, which changes nothing and returns just that.
+ * before: called when the allocations to move are chosen and no other thread can begin to use them,
+ * but before any tag's callback. If it does not return RVL_OK, the transition is refused, changes
+ * nothing and returns that status.
  *
- * after: follows each `before` that returned RVL_OK. done: the transition succeeded. It cannot
- * fail, and what it leaves in the error record is not seen.
+ * after: called after each `before` that returned RVL_OK. done: the transition succeeded. It cannot
+ * fail, and what it leaves in the error record is discarded.
  */
 typedef rvl_status (*rvl_guard_before_fn)(void *user, const rvl_transition *transition);
 typedef void (*rvl_guard_after_fn)(void *user, const rvl_transition *transition, bool done);
 
 typedef struct rvl_guard {
     size_t struct_size;
-    rvl_guard_before_fn before; /* NULL: nothing is refused */
-    rvl_guard_after_fn after;   /* NULL: nobody is told */
+    rvl_guard_before_fn before; /* NULL: every transition is allowed */
+    rvl_guard_after_fn after;   /* NULL: not called */
     void *user;                 /* passed to both */
 } rvl_guard;
 
 /*
- * Sets the guard of a context, which has one at most; NULL takes it away. The struct is copied. A
- * transition that has begun keeps the guard that it has asked: wait for it before you free what
- * `user` points to. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED.
+ * Sets the guard of a context, which has at most one. NULL removes it. The struct is copied. A
+ * transition that has begun keeps the guard that it called: wait for the transition before you free
+ * what `user` points to. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION or RVL_ERR_FORKED.
  * Thread-safe, also from a callback. Since 0.1.
  */
 RVL_API rvl_status rvl_context_set_guard(rvl_context *context, const rvl_guard *guard);

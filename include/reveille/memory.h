@@ -28,9 +28,9 @@ typedef uint32_t rvl_tag;
 
 /* What keeps the content while an allocation is paused. */
 typedef enum rvl_backup {
-    RVL_BACKUP_NONE = 0, /* nothing: the content is lost */
-    RVL_BACKUP_HOST,     /* host memory */
-    RVL_BACKUP_DISK      /* a file without a name, in the disk_directory of the context */
+    RVL_BACKUP_NONE = 0, /* the content is lost */
+    RVL_BACKUP_HOST,     /* in host memory */
+    RVL_BACKUP_DISK      /* in a file without a name, in the disk_directory of the context */
 } rvl_backup;
 
 /* X(name, text): the states of an allocation. Legal moves: core/state.c. */
@@ -53,7 +53,7 @@ typedef enum rvl_state {
 RVL_API const char *rvl_state_text(rvl_state state);
 
 /*
- * Adds a process to the context, or finds it if the name is already there. Returns RVL_OK,
+ * Adds a process to the context, or finds it if the name already exists. Returns RVL_OK,
  * RVL_ERR_INVALID, RVL_ERR_HOST_OOM, RVL_ERR_STATE or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_process_define(rvl_context *context, const char *name,
@@ -61,13 +61,14 @@ RVL_API rvl_status rvl_process_define(rvl_context *context, const char *name,
 
 /*
  * Called before the allocations of a tag lose their physical memory (to deregister NCCL buffers,
- * RDMA regions, peer mappings). Returning anything but RVL_OK vetoes the pause, which then returns
- * RVL_ERR_VETOED and changes nothing. Runs on the thread that pauses, with no lock held. May read
- * statistics; may not allocate, free or start a transition (those answer RVL_ERR_STATE).
+ * RDMA regions, peer mappings). If it does not return RVL_OK, it vetoes the pause, which then
+ * returns RVL_ERR_VETOED and changes nothing. Runs on the thread that pauses, with no lock held. It
+ * may read statistics. It may not allocate, free or start a transition (those return
+ * RVL_ERR_STATE).
  */
 typedef rvl_status (*rvl_before_unmap_fn)(void *user, rvl_tag tag);
 
-/* Called after the allocations of a tag have their memory back. Same rules; cannot veto. */
+/* Called after the allocations of a tag have their memory again. Same rules, but it cannot veto. */
 typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
 
 /* Flags of a tag's options. */
@@ -76,8 +77,8 @@ typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
           changed, where the device computes digests, and needs no new                             \
           memory. The host bytes stay in use */
 #define RVL_TAG_POISON                                                                             \
-    2u /* memory that comes back without its content holds bytes of 0xFF, so that stale use is     \
-          seen: NaN in each type of floating point, -1 in integers. It is filled on the device     \
+    2u /* fill memory that is resumed without its content with bytes of 0xFF, so that stale use    \
+          shows: NaN in each type of floating point, -1 in integers. It is filled on the device    \
           before the resume returns */
 
 typedef struct rvl_tag_options {
@@ -89,22 +90,23 @@ typedef struct rvl_tag_options {
                              one block for each allocation */
     uint64_t coalesce_bytes; /* allocations of at most half this size share blocks of this size, a
                                 multiple of the granularity and at most 64 of it; 0: none do */
-    rvl_before_unmap_fn before_unmap; /* called before memory goes, and may refuse; NULL: none */
-    rvl_after_map_fn after_map;       /* called when memory is back; NULL: none */
+    rvl_before_unmap_fn before_unmap; /* called before memory is released, and may refuse; NULL:
+                                         none */
+    rvl_after_map_fn after_map;       /* called when memory is mapped again; NULL: none */
     void *callback_user;              /* the first argument of both */
 } rvl_tag_options;
 
 /*
- * Adds a tag, or finds it and, if options is not NULL, sets its options again. name: at most 255
+ * Adds a tag, or finds it and, if options is not NULL, replaces its options. name: at most 255
  * bytes; "" is the group of the process's untagged allocations, so that they can be paused by
- * number. Tags are also added, with default options, when an allocation first names them.
+ * number. A tag is also added, with default options, when an allocation first names it.
  *
- * coalesce_bytes makes allocations of at most half that size share blocks with others of the same
- * tag, device, backup policy, flags and access list, so that pausing and resuming thousands of them
+ * With coalesce_bytes, allocations of at most half that size share blocks with others of the same
+ * tag, device, backup policy, flags and access list. So pausing and resuming thousands of them
  * takes the calls of a few. A shared block is released with its last allocation. So a tag may hold
  * one block more than its allocations need, and freed parts of blocks that others still share.
- * Exportable and born-paused allocations never share. If there is no room for a shared block an
- * allocation gets memory of its own.
+ * Exportable and born-paused allocations never share. If there is no room for a shared block, an
+ * allocation gets a separate block.
  *
  * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_VERSION, RVL_ERR_HOST_OOM, RVL_ERR_STATE or
  * RVL_ERR_FORKED. Thread-safe. Since 0.1.
@@ -126,35 +128,35 @@ RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const
 RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 /*
- * Sets RVL_TAG_RETAIN_BACKUPS of one tag and leaves its other options as they are. It counts from
- * the tag's next pause or resume on. Returns RVL_OK; RVL_ERR_INVALID (there is no tag of this
- * number); RVL_ERR_STATE; RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Sets RVL_TAG_RETAIN_BACKUPS of one tag and keeps its other options. It takes effect at the tag's
+ * next pause or resume. Returns RVL_OK; RVL_ERR_INVALID (there is no tag of this number);
+ * RVL_ERR_STATE; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag, bool retain);
 
 /* Flags of an allocation. */
 #define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
-#define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */
+#define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory; refused if it cannot */
 #define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
 #define RVL_ALLOC_IMPORTED                                                                         \
-    8u /* in results alone: memory of another process (reveille/share.h)                           \
+    8u /* only in results: memory of another process (reveille/share.h)                            \
         */
 
 typedef struct rvl_alloc_options {
     size_t struct_size;
     uint64_t flags;      /* RVL_ALLOC_* */
     const char *tag;     /* the name of its tag; NULL or "": untagged, unless tag_id is given */
-    rvl_tag tag_id;      /* a tag by its number, instead of its name; its process counts */
-    rvl_process process; /* the process of a tag by name, and of what is untagged */
+    rvl_tag tag_id;      /* the number of its tag, instead of the name; the tag's process applies */
+    rvl_process process; /* the process of an untagged allocation, or of a tag given by name */
     int device;          /* the device that owns the memory */
-    rvl_backup backup;   /* what keeps the content while it is paused */
+    rvl_backup backup;   /* where its content is kept while it is paused */
     const int *access;   /* further devices that must reach it; need not outlive the call */
     size_t access_count;
 } rvl_alloc_options;
 
 /*
  * Reserves an address range of size_bytes, rounded up to the device's granularity, backs it with
- * physical memory and makes it accessible. The content is not defined. Returns RVL_OK;
+ * physical memory and makes it accessible. The content is undefined. Returns RVL_OK;
  * RVL_ERR_INVALID (the size is 0 or beyond 2^63 - granularity, the tag or process is unknown, or a
  * disk backup has no disk_directory); RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM;
  * RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (the device or its driver cannot honour a flag);
@@ -166,11 +168,11 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
                              const rvl_alloc_options *options, rvl_addr *addr_out);
 
 /*
- * Frees the allocation that begins at addr, in any state; waits for a transition that moves it.
- * Does not wait for work that still uses the memory: that is the caller's to know. Returns RVL_OK;
+ * Frees the allocation that begins at addr, in any state. Waits for a transition that moves it.
+ * Does not wait for work that still uses the memory: the caller has to do that. Returns RVL_OK;
  * RVL_ERR_INVALID (no allocation begins at `addr`, or not any more); RVL_ERR_STATE (called from a
  * callback, except for imported memory); RVL_ERR_BUSY (the allocation is part of a prepared
- * transition); RVL_ERR_FORKED; or the driver's error. After an error the allocation is as it was.
+ * transition); RVL_ERR_FORKED; or the driver's error. After an error the allocation is unchanged.
  * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
@@ -180,12 +182,12 @@ typedef struct rvl_allocation {
     rvl_addr addr;       /* first address */
     uint64_t size_bytes; /* rounded up to the granularity */
     uint64_t id;         /* number within the context, from 1, never reused */
-    rvl_tag tag;         /* the untagged ones are a group of their own, named "" */
+    rvl_tag tag;         /* untagged allocations form a group named "" */
     rvl_process process;
     int device;
     rvl_backup backup;
     rvl_state state;
-    uint32_t flags;        /* RVL_ALLOC_* that it was made with; RVL_ALLOC_IMPORTED */
+    uint32_t flags;        /* the RVL_ALLOC_* that it was made with, or RVL_ALLOC_IMPORTED */
     uint64_t access_mask;  /* bit d: device d may reach it */
     uint64_t backup_bytes; /* host bytes that its backup holds now */
 } rvl_allocation;
@@ -200,15 +202,15 @@ RVL_API rvl_status rvl_allocation_find(rvl_context *context, rvl_addr addr,
 
 /*
  * Iterates in order of address: describes the first allocation that begins at or above from. Start
- * with 0, go on with addr + 1. Allocations made or freed meanwhile may or may not be seen. Returns
- * RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (there are no more) or RVL_ERR_FORKED. Thread-safe.
- * Since 0.1.
+ * with 0 and continue with addr + 1. Allocations made or freed meanwhile may or may not be seen.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (there are no more) or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from,
                                        rvl_allocation *allocation_out);
 
 /*
- * Where the host backup of addr (interior addresses included) lies: *host_out points to the byte
+ * Finds the host backup of addr, which may be an interior address. *host_out points to the byte
  * that backs addr, and *size_out bytes follow in the same allocation. Valid until the allocation is
  * resumed or freed. Returns RVL_OK; RVL_ERR_NOT_FOUND (`addr` is in no allocation, or there is no
  * such backup now); RVL_ERR_NOT_SUPPORTED (the device is simulated with accounted memory, so there
@@ -218,10 +220,10 @@ RVL_API rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const vo
                                    uint64_t *size_out);
 
 /*
- * Where the disk backup of addr lies: from *offset_out on in the file of *fd_out, with *size_out
- * bytes in the same allocation. The file has no name and belongs to the context: read it with
- * pread() and do not close it. It was opened with O_DIRECT if the file system allows that. Valid
- * until the allocation is resumed or freed. Returns as rvl_backup_find(). Thread-safe. Since 0.1.
+ * Finds the disk backup of addr: *size_out bytes of the same allocation, from *offset_out on in the
+ * file *fd_out. The file has no name and belongs to the context: read it with pread() and do not
+ * close it. It was opened with O_DIRECT if the file system allows that. Valid until the allocation
+ * is resumed or freed. Returns as rvl_backup_find(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_backup_find_file(rvl_context *context, rvl_addr addr, int *fd_out,
                                         uint64_t *offset_out, uint64_t *size_out);

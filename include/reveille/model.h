@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Model configs to traces: reads a Hugging Face config.json and works out, to the byte, what one
- * step of reinforcement learning with that model asks of one GPU (libreveille-replay). The formulas
- * and their sources are in docs/model.md.
+ * Model configs to traces: reads a Hugging Face config.json and computes, to the byte, the memory
+ * of one GPU in one step of reinforcement learning with that model (libreveille-replay).
+ * docs/model.md has the formulas and their sources.
  */
 #ifndef REVEILLE_MODEL_H
 #define REVEILLE_MODEL_H
@@ -19,12 +19,11 @@ typedef struct rvl_model_step rvl_model_step;
 /* ---- Models ---- */
 
 /*
- * Reads a config from a file, or from length bytes of text. Values that are missing take the
- * default that the family's own code has, where it has one. rvl_last_error() says at which line or
- * key it was refused. Returns RVL_OK; RVL_ERR_INVALID (an argument is NULL, the text is no JSON,
- * the family is unknown, a key is missing, or a value is impossible); RVL_ERR_IO (the file cannot
- * be read); RVL_ERR_HOST_OOM. The caller frees *model_out with rvl_model_close(). Thread-safe.
- * Since 0.1.
+ * Reads a config from a file, or from length bytes of text. Missing values take the default of the
+ * family's own code, if it has one. On failure rvl_last_error() has the line or the key. Returns
+ * RVL_OK; RVL_ERR_INVALID (an argument is NULL, the text is no JSON, the family is unknown, a key
+ * is missing, or a value is impossible); RVL_ERR_IO (the file cannot be read); RVL_ERR_HOST_OOM.
+ * The caller frees *model_out with rvl_model_close(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_model_open(const char *path, rvl_model **model_out);
 RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_out);
@@ -32,17 +31,17 @@ RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **
 /* Frees a model. NULL is fine. Since 0.1. */
 RVL_API void rvl_model_close(rvl_model *model);
 
-/* Its model_type: the name of its family. Lives as long as the model. Since 0.1. */
+/* Returns its model_type: the name of its family. Lives as long as the model. Since 0.1. */
 RVL_API const char *rvl_model_type(const rvl_model *model);
 
-/* Number of its parameters: exact, tied embeddings once. Thread-safe. Since 0.1. */
+/* Number of parameters: exact, tied embeddings counted once. Thread-safe. Since 0.1. */
 RVL_API uint64_t rvl_model_parameter_count(const rvl_model *model);
 
 #define RVL_MODEL_NO_LAYER UINT32_MAX
 
-/* A parameter, whole and unfused, under the name that most families give it. */
+/* A parameter, whole and unfused, under the name that most families use. */
 typedef struct rvl_model_tensor {
-    size_t struct_size; /* this library's: fields beyond it do not exist */
+    size_t struct_size; /* of this library: later fields do not exist */
     char name[96];
     uint32_t layer; /* RVL_MODEL_NO_LAYER: embedding, last norm, head */
     uint32_t reserved;
@@ -55,14 +54,14 @@ typedef void (*rvl_model_tensor_fn)(void *user, const rvl_model_tensor *tensor);
 /* Calls fn for every parameter, in the order of the layers. Thread-safe. Since 0.1. */
 RVL_API void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, void *user);
 
-/* The families that can be read, in the order of the table; NULL after the last. Since 0.1. */
+/* Returns the supported families, in the order of the table. NULL after the last. Since 0.1. */
 RVL_API const char *rvl_model_family(size_t index);
 
 /* ---- What a step holds ---- */
 
 /*
- * X(NAME, tag or cause, meaning): the terms. Those up to LOGITS are memory of engine or trainer,
- * TRAINING_COPY is there without a trainer, the rest is beyond PyTorch's allocator.
+ * X(NAME, tag or cause, meaning): the terms. Those up to LOGITS are memory of engine or trainer.
+ * TRAINING_COPY is present without a trainer. The others are outside PyTorch's allocator.
  */
 #define RVL_MODEL_TERM_MAP(X)                                                                      \
     X(WEIGHTS, "weights", "the engine's share of the weights, fused")                              \
@@ -100,20 +99,20 @@ typedef enum rvl_model_term {
         RVL_MODEL_TERM_COUNT
 } rvl_model_term;
 
-/* Who trains on this GPU. */
+/* How this GPU trains. */
 typedef enum rvl_model_train {
     RVL_MODEL_TRAIN_NONE = 0, /* the trainer runs elsewhere; its weights arrive as training_copy */
     RVL_MODEL_TRAIN_FSDP,     /* weights, gradients, optimizer sharded over train_ranks GPUs */
-    RVL_MODEL_TRAIN_DDP,      /* all of them whole */
+    RVL_MODEL_TRAIN_DDP,      /* each of them is whole on this GPU */
     RVL_MODEL_TRAIN_MEGATRON, /* split over train_ranks GPUs by tensors, layers, tokens, experts */
-    RVL_MODEL_TRAIN_PLAIN     /* all of them whole, in one process that reduces nothing */
+    RVL_MODEL_TRAIN_PLAIN     /* each of them is whole, in one process without reductions */
 } rvl_model_train;
 
 /* What the GPU is for. */
 typedef enum rvl_model_use {
     RVL_MODEL_USE_RL = 0,   /* a step of reinforcement learning: trainer and engine share it */
     RVL_MODEL_USE_SERVE,    /* an engine alone */
-    RVL_MODEL_USE_FINE_TUNE /* a trainer alone; RVL_MODEL_TRAIN_NONE stands for PLAIN */
+    RVL_MODEL_USE_FINE_TUNE /* a trainer alone; RVL_MODEL_TRAIN_NONE means PLAIN */
 } rvl_model_use;
 
 /* How engine and trainer share the GPU: docs/strategies.md. */
@@ -125,15 +124,17 @@ typedef enum rvl_model_strategy {
 } rvl_model_strategy;
 
 typedef enum rvl_model_dtype {
-    RVL_MODEL_DTYPE_AUTO = 0, /* as quantization_config says, else bf16 */
+    RVL_MODEL_DTYPE_AUTO = 0, /* from quantization_config, else bf16 */
     RVL_MODEL_BF16,
     RVL_MODEL_FP8,
     RVL_MODEL_INT4, /* weights only, as INT8 */
     RVL_MODEL_INT8
 } rvl_model_dtype;
 
-/* X(NAME, word, states, bytes of each for a parameter, in blocks of 256 with a scale, fp32 master,
- * in managed memory) */
+/*
+ * X(NAME, word, number of states, bytes of a state for each parameter, whether states are in blocks
+ * of 256 with a scale, whether there is an fp32 master, whether states are in managed memory)
+ */
 #define RVL_MODEL_OPTIMIZER_MAP(X)                                                                 \
     X(ADAMW, "adamw", 2, 4, false, true, false)                                                    \
     X(ADAMW_BF16, "adamw-bf16", 2, 2, false, false, false)                                         \
@@ -150,7 +151,7 @@ typedef enum rvl_model_optimizer {
         RVL_MODEL_OPTIMIZER_COUNT
 } rvl_model_optimizer;
 
-/* Which of its ways PyTorch takes for attention in training. */
+/* Which of its implementations PyTorch uses for attention in training. */
 typedef enum rvl_model_attention {
     RVL_MODEL_ATTENTION_AUTO = 0, /* as PyTorch: cuDNN on Hopper and B200, else flash */
     RVL_MODEL_ATTENTION_CUDNN,
@@ -159,27 +160,27 @@ typedef enum rvl_model_attention {
     RVL_MODEL_ATTENTION_MATH
 } rvl_model_attention;
 
-/* How head and loss are worked out in training. */
+/* How training computes the head and the loss. */
 typedef enum rvl_model_loss {
     RVL_MODEL_LOSS_PLAIN = 0, /* all logits at once */
-    RVL_MODEL_LOSS_CHUNKED,   /* loss_chunks parts of the tokens, one after the other */
+    RVL_MODEL_LOSS_CHUNKED,   /* in loss_chunks parts of the tokens, one after the other */
     RVL_MODEL_LOSS_FUSED      /* Liger's fused linear cross entropy */
 } rvl_model_loss;
 
-/* Which linear layers get adapters of LoRA. */
+/* Which linear layers get LoRA adapters. */
 typedef enum rvl_model_lora_targets {
     RVL_MODEL_LORA_PEFT = 0,  /* PEFT's default: q and v */
-    RVL_MODEL_LORA_ALL_LINEAR /* all of attention and MLP */
+    RVL_MODEL_LORA_ALL_LINEAR /* all linear layers of attention and MLP */
 } rvl_model_lora_targets;
 
-/* What frozen weights beside adapters are kept in. */
+/* The data type of frozen weights next to adapters. */
 typedef enum rvl_model_base_dtype {
     RVL_MODEL_BASE_BF16 = 0,
     RVL_MODEL_BASE_NF4,       /* 4 bits, scales of 64 in 8 bits (bitsandbytes, double quantised) */
     RVL_MODEL_BASE_NF4_SINGLE /* 4 bits, scales of 64 in fp32 */
 } rvl_model_base_dtype;
 
-/* A term of known size, better than a formula gives it. 0 bytes leave it out. */
+/* A term of known size, which replaces the formula's. 0 bytes omit the term. */
 typedef struct rvl_model_given {
     rvl_model_term term;
     uint32_t reserved; /* 0 */
@@ -187,48 +188,56 @@ typedef struct rvl_model_given {
 } rvl_model_given;
 
 /* Flags of a step. */
-#define RVL_MODEL_RECOMPUTE 1u    /* activations are computed again, layer by layer */
-#define RVL_MODEL_RESHARD 2u      /* FSDP: frees gathered layers after use; without: keeps all */
-#define RVL_MODEL_MIXED 8u        /* FSDP: shards and their gradients in fp32, the passes in bf16 */
+#define RVL_MODEL_RECOMPUTE 1u /* activations are computed again, layer by layer */
+#define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
+#define RVL_MODEL_MIXED                                                                            \
+    8u /* FSDP: shards and their gradients in fp32, forward and backward                           \
+          in bf16 */
 #define RVL_MODEL_REDUCE_FP32 16u /* FSDP: bf16 gradients are summed over ranks in fp32 */
-/* FSDP: shards, their gradients and the optimizer's states are on the host, which also steps. */
+/*
+ * FSDP: shards, their gradients and the optimizer's states are on the host, which also runs the
+ * optimizer.
+ */
 #define RVL_MODEL_CPU_OFFLOAD 32u
-#define RVL_MODEL_OFFLOAD 64u /* what the passes keep goes to the host, as TRL has it */
-/* DDP: the first bucket is freed before the second forward pass; without: in the backward pass. */
+#define RVL_MODEL_OFFLOAD 64u /* activations kept for backward go to the host, as in TRL */
+/* DDP: the first bucket is freed before the second forward pass. Without: in the backward pass. */
 #define RVL_MODEL_BUCKET_FREED 128u
 #define RVL_MODEL_BF16_ADAPTERS 256u /* LoRA: adapters in bf16; without: in fp32 */
 #define RVL_MODEL_AUTOCAST 512u      /* LoRA: the forward pass in torch.autocast, bf16 */
-/* LoRA: what is not in four bits is in fp32, as prepare_model_for_kbit_training() leaves it. */
+/*
+ * LoRA: weights that are not in four bits are in fp32, as prepare_model_for_kbit_training() leaves
+ * them.
+ */
 #define RVL_MODEL_PREPARE_KBIT 1024u
 #define RVL_MODEL_FUSED 4u /* AdamW in one kernel, without temporaries; without: foreach */
-/* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
+/* Megatron: between the matrices that tp splits, each rank keeps a part of the sequence. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
-#define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
+#define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: only attention is computed again */
 #define RVL_MODEL_BF16_GRADIENTS 0x40000u /* Megatron: the buffer of gradients is not fp32 */
-/* Megatron: its own layers; without: TransformerEngine's, and its Adam. */
+/* Megatron: its own layers. Without: TransformerEngine's layers and its Adam. */
 #define RVL_MODEL_LOCAL_LAYERS 0x200000u
-/* Megatron: the experts of a rank in one product. */
+/* Megatron: the experts of a rank are computed in one product. */
 #define RVL_MODEL_GROUPED_GEMM 0x400000u
-/* With that: by Megatron's older class, not TransformerEngine's. */
+/* With RVL_MODEL_GROUPED_GEMM: by Megatron's older class instead of TransformerEngine's. */
 #define RVL_MODEL_LEGACY_GROUPED_GEMM 0x800000u
-#define RVL_MODEL_SEGMENTS 0x100000u /* the trainer's segments, with what lies in them */
-#define RVL_MODEL_NCCL 0x80000u      /* NCCL's buffers are counted, by communicators */
+#define RVL_MODEL_SEGMENTS 0x100000u /* the trainer's segments, with their contents */
+#define RVL_MODEL_NCCL 0x80000u      /* NCCL's buffers are counted, by communicator */
 
 #define RVL_MODEL_UPDATE_WHOLE UINT64_MAX
 
 typedef struct rvl_model_options {
     size_t struct_size;
-    uint64_t flags;     /* RVL_MODEL_RECOMPUTE and those that follow it */
+    uint64_t flags;     /* RVL_MODEL_RECOMPUTE and the other flags of a step */
     const char *device; /* profile or size; NULL: "h200" */
     uint32_t tp;        /* engine: tensor parallel; 0: 1 */
     uint32_t pp;        /* engine: pipeline stages; 0: 1 */
     uint32_t pp_rank;   /* the stage that is predicted */
     uint32_t ep;        /* engine: expert parallel, within tp; 0: 1 */
     rvl_model_train train;
-    uint32_t train_ranks;      /* FSDP, Megatron: of all kinds; 0: 1 */
+    uint32_t train_ranks;      /* FSDP, Megatron: ranks of all kinds together; 0: 1 */
     uint32_t mem_fraction_ppm; /* engine: weights and KV cache, in millionths; 0: 900000 */
     rvl_model_strategy strategy;
-    rvl_wake wake;        /* together: v3 resumes all of the engine at its first resume */
+    rvl_wake wake;        /* RVL_WAKE_TOGETHER: v3 resumes the whole engine at its first resume */
     uint32_t micro_batch; /* sequences; 0: 1 */
     uint32_t seq_len;     /* tokens of a sequence; 0: 4096 */
     rvl_model_optimizer optimizer;
@@ -242,71 +251,73 @@ typedef struct rvl_model_options {
     size_t given_size;   /* sizeof(rvl_model_given) */
     uint32_t accumulate; /* micro-batches before the optimizer's step; 0: 1 */
     rvl_model_attention attention;
-    uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, as of those that follow */
+    uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, also for the next four */
     uint32_t train_pp;    /* pipeline stages, by 1F1B */
-    uint32_t train_cp;    /* context parallel, of FSDP as well */
+    uint32_t train_cp;    /* context parallel, for FSDP as well */
     uint32_t train_ep;    /* expert parallel, over the ranks of a stage */
     uint32_t train_stage; /* the pipeline stage that is predicted */
     rvl_model_loss loss;
-    uint32_t loss_chunks; /* of RVL_MODEL_LOSS_CHUNKED; 0: 8 */
-    uint32_t lora_rank;   /* adapters are trained, all else is frozen; 0: all is trained */
+    uint32_t loss_chunks; /* for RVL_MODEL_LOSS_CHUNKED; 0: 8 */
+    uint32_t lora_rank;   /* only adapters are trained, all else is frozen; 0: everything is
+                             trained */
     rvl_model_lora_targets lora_targets;
-    rvl_model_base_dtype base_dtype; /* with lora_rank: of linear layers but the head */
+    rvl_model_base_dtype base_dtype; /* with lora_rank: type of linear layers except the head */
     uint32_t train_vpp; /* Megatron: parts of the model on each stage (interleaved 1F1B); 0: 1 */
-    /* Megatron: of the optimizer, what is on the host and steps there, in millionths; 0: nothing */
+    /* Megatron: the share of the optimizer that is on the host and steps there, in millionths. 0:
+       none. */
     uint32_t optimizer_offload_ppm;
     rvl_model_use use;
     uint32_t reserved; /* 0 */
-    /* New weights come to the engine in buckets of so many bytes, or in one of their largest
-     * tensor; 0: 512 MiB. RVL_MODEL_UPDATE_WHOLE: all at once. */
+    /* The size of a bucket of new weights on their way to the engine; if the largest tensor is
+       larger, buckets have its size. 0: 512 MiB. RVL_MODEL_UPDATE_WHOLE: all weights at once. */
     uint64_t update_bucket_bytes;
 } rvl_model_options;
 
 /* ---- Settings by name ---- */
 
-/* A setting of a step. Static strings. */
+/* A setting of a step. Its strings are static. */
 typedef struct rvl_model_setting {
     size_t struct_size;   /* set by the caller */
     const char *name;     /* "micro-batch" */
-    const char *group;    /* heading of a help */
-    const char *values;   /* what it takes: "N", "bf16|fp8"; NULL: it is a switch, yes or no */
-    const char *expected; /* the same as a phrase */
-    const char *usual;    /* what it is if you do not set it */
-    const char *help;     /* what it does; other settings are in quotes: 'train' */
+    const char *group;    /* its heading in a help text */
+    const char *values;   /* accepted values: "N", "bf16|fp8"; NULL: it is a switch, yes or no */
+    const char *expected; /* accepted values as a phrase */
+    const char *usual;    /* the default */
+    const char *help;     /* what it does; names of other settings are in quotes: 'train' */
 } rvl_model_setting;
 
 /*
- * The setting of that index, from 0, in the order of a help. Returns RVL_OK, RVL_ERR_NOT_FOUND
+ * The setting at an index, from 0, in the order of a help text. Returns RVL_OK, RVL_ERR_NOT_FOUND
  * (there are fewer settings. That leaves the error record) or RVL_ERR_INVALID. Thread-safe. Since
  * 0.1.
  */
 RVL_API rvl_status rvl_model_setting_get(size_t index, rvl_model_setting *setting_out);
 
 /*
- * Sets the option that is called name to a value in words, such as "fsdp:8" for "train". A device
+ * Sets an option by name to a value in words, such as "train" to "fsdp:8". The string of a device
  * is not copied. Returns RVL_OK; RVL_ERR_NOT_FOUND (there is no such setting); RVL_ERR_INVALID (the
  * value is wrong. The message says what is expected); RVL_ERR_VERSION (struct_size is of an older
- * program, which does not have the option). The options are as before then. Since 0.1.
+ * program, which does not have the option). On failure the options are unchanged. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_set(rvl_model_options *options, const char *name,
                                          const char *value);
 
 /*
- * Whether a setting can change anything beside the others. rvl_model_step_make() refuses some that
- * cannot, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (the setting changes nothing. The
- * message says why, and the remedy); RVL_ERR_NOT_FOUND (there is no such setting); RVL_ERR_VERSION.
- * Thread-safe. Since 0.1.
+ * Checks whether a setting has any effect with the other settings. rvl_model_step_make() refuses
+ * some settings without effect, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (the setting
+ * changes nothing. The message says why, and the remedy); RVL_ERR_NOT_FOUND (there is no such
+ * setting); RVL_ERR_VERSION. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_check(const rvl_model_options *options, const char *name);
 
 /* ---- A step ---- */
 
 /*
- * Works out a step for one GPU and makes its trace in memory. Where it fails, the key of
- * rvl_last_error() is that of the config, or the name of a setting ("micro-batch"). The message has
- * other settings in quotes ('train'). Returns RVL_OK; RVL_ERR_INVALID (an option is wrong, sizes do
- * not divide, or there is no room for a KV cache); RVL_ERR_VERSION; RVL_ERR_HOST_OOM. The caller
- * frees *step_out with rvl_model_step_close(). Many threads may make steps of one model. Since 0.1.
+ * Computes a step for one GPU and makes its trace in memory. On failure the key of rvl_last_error()
+ * is a key of the config or the name of a setting ("micro-batch"). The message has other settings
+ * in quotes ('train'). Returns RVL_OK; RVL_ERR_INVALID (an option is wrong, sizes do not divide, or
+ * there is no room for a KV cache); RVL_ERR_VERSION; RVL_ERR_HOST_OOM. The caller frees *step_out
+ * with rvl_model_step_close(). Many threads may make steps of one model. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
                                        rvl_model_step **step_out);
@@ -315,28 +326,28 @@ RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_o
 RVL_API void rvl_model_step_close(rvl_model_step *step);
 
 /*
- * Bytes of a term as they are asked of the device, of TRAINER_HOST as they are asked of the host;
- * 0: it is not part of the step. Since 0.1.
+ * Bytes of a term as requested from the device, or for TRAINER_HOST from the host. 0: it is not
+ * part of the step. Since 0.1.
  */
 RVL_API uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term);
 
-/* Number of allocations that these are. Since 0.1. */
+/* Number of allocations of a term. Since 0.1. */
 RVL_API size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_model_term term);
 
 /* Tag or cause of a term in the trace. Static string. Since 0.1. */
 RVL_API const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term);
 
-/* Why the size of a term may be another one in a program. */
+/* Why the size of a term may differ in a real program. */
 typedef enum rvl_model_doubt {
-    RVL_MODEL_DOUBT_NONE = 0, /* worked out, or given; or the term is not part of the step */
-    RVL_MODEL_DOUBT_ASSUMED,  /* a size that other programs had (docs/model.md) */
-    RVL_MODEL_DOUBT_LEFT_OUT  /* not counted, though a program has it: 0 bytes */
+    RVL_MODEL_DOUBT_NONE = 0, /* computed, or given; or the term is not part of the step */
+    RVL_MODEL_DOUBT_ASSUMED,  /* a size measured in other programs (docs/model.md) */
+    RVL_MODEL_DOUBT_LEFT_OUT  /* not counted, although a program has it: 0 bytes */
 } rvl_model_doubt;
 
-/* What is in doubt about the size of a term. Since 0.1. */
+/* Returns what is in doubt about the size of a term. Since 0.1. */
 RVL_API rvl_model_doubt rvl_model_step_doubt(const rvl_model_step *step, rvl_model_term term);
 
-/* Tokens that the KV cache holds; 0 where its size was given. Since 0.1. */
+/* Tokens that fit in the KV cache. 0 if its size was given. Since 0.1. */
 RVL_API uint64_t rvl_model_step_token_count(const rvl_model_step *step);
 
 /*
@@ -347,16 +358,16 @@ RVL_API rvl_status rvl_model_step_get_device(const rvl_model_step *step,
                                              rvl_trace_device *device_out, size_t device_size);
 
 /*
- * Writes up to capacity of the events to events_out, in order and as a writer takes them, and how
- * many there are to *count_out. event_size: sizeof(rvl_trace_event). Their strings live as long as
- * the step. Returns RVL_OK or RVL_ERR_INVALID. Since 0.1.
+ * Writes up to capacity events to events_out, in order and in the form that a writer takes, and
+ * stores their full number in *count_out. event_size: sizeof(rvl_trace_event). Their strings live
+ * as long as the step. Returns RVL_OK or RVL_ERR_INVALID. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_get_events(const rvl_model_step *step,
                                              rvl_trace_event *events_out, size_t event_size,
                                              size_t capacity, size_t *count_out);
 
 /*
- * Replays the step without a file, as rvl_replay_run_events() does. The step may be closed before
+ * Replays the step without a file, as rvl_replay_run_events() does. You may close the step before
  * the result. Returns as rvl_replay_run_events(). Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
@@ -364,9 +375,9 @@ RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
                                          rvl_replay **replay_out);
 
 /*
- * Writes the step as a trace. A file of that name is replaced when the new one is whole; what is no
- * regular file (a pipe) is written to as it is. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO (the
- * trace cannot be written. Nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.
+ * Writes the step as a trace. An existing file is replaced when the new one is complete. A file
+ * that is not regular (a pipe) is written directly. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO
+ * (the trace cannot be written. Nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path);
 
