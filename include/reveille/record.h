@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 /*
- * Starts recording to a new file at path, in the place of an older one; what is allocated already
- * is written first. A failure leaves the older one. A free is recorded before the driver call, an
- * allocation after it, in a tag that moves after the move. At each stage mark the true use of each
- * device is sampled, unless other threads change memory all the while. Lines are buffered and
- * written when the buffer is full, at each mark, and at stop; a killed process leaves a file that
+ * Starts recording to a new file at path, which replaces an older one. Existing allocations are
+ * written first. On failure the older file stays. A free is recorded before the driver call, an
+ * allocation after it; for a tag in transition, after the transition. At each stage mark the true
+ * use of each device is sampled, unless other threads keep changing memory. Lines are buffered and
+ * written when the buffer is full, at each mark, and at stop. A killed process leaves a file that
  * `reveille replay --partial` reads. Returns RVL_OK; RVL_ERR_INVALID (the path is NULL, or ends in
  * .zst. Compress the file afterwards); RVL_ERR_STATE (called from a callback, or a recording is
  * running already); RVL_ERR_IO (the file cannot be made or written); RVL_ERR_HOST_OOM;
@@ -31,7 +31,7 @@ RVL_API rvl_status rvl_record_start(rvl_context *context, const char *path);
  */
 RVL_API rvl_status rvl_record_stop(rvl_context *context);
 
-/* A request that was refused. Those of the context's own calls are recorded without this. */
+/* A refused request. Refusals by the context's own calls are recorded without this. */
 typedef struct rvl_refusal {
     size_t struct_size;
     uint64_t requested_bytes; /* 1 to 2^63 - 1 */
@@ -45,41 +45,42 @@ typedef struct rvl_refusal {
 } rvl_refusal;
 
 /*
- * Records that a request was refused which never reached this context: one that the program's own
- * allocator turned down, or one for host memory. Does nothing while nothing is recorded. Returns
- * RVL_OK; RVL_ERR_INVALID (there is no such process, the refusal is of 0 bytes, or a text is
- * empty); RVL_ERR_NO_DEVICE; RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Records a refused request that never reached this context: one that the program's own allocator
+ * refused, or one for host memory. Does nothing while nothing is recorded. Returns RVL_OK;
+ * RVL_ERR_INVALID (there is no such process, the refusal is of 0 bytes, or a text is empty);
+ * RVL_ERR_NO_DEVICE; RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *refusal);
 
 /*
- * Records how the command ended that the recording is of. flags: 0, and exit_status is 0 to 255;
- * RVL_ENDED_BY_SIGNAL, and it is the signal's number. missed: how many of its processes are not in
- * the recording, though they should be. waits: a sentence of at most 255 bytes that says which
- * process waited for what never came, so that on cards the command would not have ended well; NULL:
- * none did. Does nothing while nothing is recorded. Returns RVL_OK; RVL_ERR_INVALID (the exit
- * status or the signal is out of range, or `waits` is empty or too long); RVL_ERR_VERSION (a flag
- * is not one that this version knows); RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Records how the recorded command ended. flags: 0, and exit_status is 0 to 255; or
+ * RVL_ENDED_BY_SIGNAL, and exit_status is the signal's number. missed: how many of its processes
+ * should be in the recording but are not. waits: a sentence of at most 255 bytes that names a
+ * process and the event that it waited for in vain, so that the command would not have ended well
+ * on cards; NULL: none did. Does nothing while nothing is recorded. Returns RVL_OK; RVL_ERR_INVALID
+ * (the exit status or the signal is out of range, or `waits` is empty or too long); RVL_ERR_VERSION
+ * (a flag is not one that this version knows); RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
                                   uint64_t missed, const char *waits);
 
-/* A mark of one of a context's processes. */
+/* A mark for one of a context's processes. */
 typedef struct rvl_mark {
     size_t struct_size;
     rvl_event_kind kind;   /* RVL_EVENT_STAGE, ENTER, LEAVE, SLEEP, WAKE or FAIL */
-    rvl_process process;   /* rvl_process_define() */
-    uint64_t id;           /* of a range, from 1; of RVL_EVENT_LEAVE 0: all of the process ends */
-    const char *name;      /* of RVL_EVENT_STAGE, ENTER and FAIL (or NULL): 1 to 255 bytes */
+    rvl_process process;   /* from rvl_process_define() */
+    uint64_t id;           /* of a range, from 1; with RVL_EVENT_LEAVE, 0 ends all ranges of the
+                              process */
+    const char *name;      /* for RVL_EVENT_STAGE, ENTER and FAIL (or NULL): 1 to 255 bytes */
     uint32_t skip_content; /* 1: RVL_EVENT_SLEEP discards, RVL_EVENT_WAKE leaves tags paused */
     uint32_t reserved;     /* 0 */
 } rvl_mark;
 
 /*
- * Records a mark of a process that this context stands for, as the machine of simulated devices
- * does. The context's own stage stays: rvl_stage() begins that. Does nothing while nothing is
- * recorded. Returns RVL_OK; RVL_ERR_INVALID (there is no such kind or process, or no name, or the
- * id is 0); RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Records a mark for a process that this context represents, as the machine of simulated devices
+ * does. It does not change the context's own stage, which rvl_stage() begins. Does nothing while
+ * nothing is recorded. Returns RVL_OK; RVL_ERR_INVALID (there is no such kind or process, or no
+ * name, or the id is 0); RVL_ERR_VERSION; RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_mark(rvl_context *context, const rvl_mark *mark);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything in libreveille. Traces and replay (libreveille-replay) are reveille/replay.h. */
+/* Includes all of libreveille. Traces and replay (libreveille-replay) are in reveille/replay.h. */
 #ifndef REVEILLE_REVEILLE_H
 #define REVEILLE_REVEILLE_H
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sleep: the process takes nothing of its devices.
+ * Sleep: the process uses no memory of its devices.
  *
  * A pause leaves what no tag can hold: contexts, graphs, kernels, streams. A sleep pauses all tags
  * and then has the driver take the rest of the process off the devices (the process checkpoint of
- * CUDA 12.8 and newer). A wake does the opposite: addresses, graphs and streams are as before.
+ * CUDA 12.8 and newer). A wake does the opposite: afterwards addresses, graphs and streams are as
+ * before.
  *
  * On real devices the process sleeps as a whole, with all its contexts, and `context` may be any of
  * them or NULL. A simulated context sleeps by itself.
  *
- * A process that sleeps answers RVL_ERR_STATE to every call about its contexts. It must make no
- * other call of CUDA: some wait until it wakes, and some end the process (docs/sleep.md).
+ * While a process sleeps, every call about its contexts returns RVL_ERR_STATE. The process must not
+ * call CUDA otherwise: some calls wait until it wakes, and some end the process (docs/sleep.md).
  */
 #ifndef REVEILLE_SLEEP_H
 #define REVEILLE_SLEEP_H
@@ -23,7 +24,7 @@ extern "C" {
 
 /* Flags of a sleep. */
 #define RVL_SLEEP_DISCARD 1u       /* skip the backups: the content is about to be overwritten */
-#define RVL_SLEEP_SHARED_EVENTS 2u /* sleep although events of other processes are open here */
+#define RVL_SLEEP_SHARED_EVENTS 2u /* sleep even if events of other processes are open here */
 
 typedef struct rvl_sleep_options {
     size_t struct_size;
@@ -33,23 +34,24 @@ typedef struct rvl_sleep_options {
 } rvl_sleep_options;
 
 /*
- * Puts the process to sleep. When it returns RVL_OK, all of the devices that the process had is
- * free for others. A call that failed has left the process awake; if a neighbour took memory
- * meanwhile that cannot be had again, tags stay paused, and the message says so.
+ * Puts the process to sleep. When it returns RVL_OK, all device memory of the process is free for
+ * others. After a failure the process is awake. If another process meanwhile took memory that
+ * cannot be reclaimed, tags stay paused, and the message says so.
  *
- * What could not come back is refused before anything is done. Returns as rvl_pause(); RVL_ERR_BUSY
- * (memory or events of another process are open here, a transition is prepared, a resume goes on,
- * somebody else has locked the process, or rvl_sleep_forbid() was called); RVL_ERR_NOT_SUPPORTED
- * (the driver is older than CUDA 12.8, nvidia-smi is not there, the process has managed memory, or
- * rvl_communicator_check_sleep() refuses a communicator); RVL_ERR_STATE (the process sleeps
- * already); RVL_ERR_TIMEOUT (calls or work on the devices went on); RVL_ERR_INVALID (`context` is
- * NULL, and no context on real devices is open); RVL_ERR_IO (the driver failed. native_code of
- * rvl_last_error() says how). Thread-safe. Since 0.1.
+ * A process that could not wake up is refused before anything is done. Returns as rvl_pause();
+ * RVL_ERR_BUSY (memory or events of another process are open here, a transition is prepared, a
+ * resume goes on, somebody else has locked the process, or rvl_sleep_forbid() was called);
+ * RVL_ERR_NOT_SUPPORTED (the driver is older than CUDA 12.8, nvidia-smi is not there, the process
+ * has managed memory, or rvl_communicator_check_sleep() refuses a communicator); RVL_ERR_STATE (the
+ * process sleeps already); RVL_ERR_TIMEOUT (calls or work on the devices went on); RVL_ERR_INVALID
+ * (`context` is NULL, and no context on real devices is open); RVL_ERR_IO (the driver failed.
+ * native_code of rvl_last_error() says how). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *options);
 
 /* Flags of a wake. */
-#define RVL_WAKE_UP_PAUSED 1u /* the tags stay paused: rvl_resume() them as you need them */
+#define RVL_WAKE_UP_PAUSED 1u /* the tags stay paused: call rvl_resume() for each as you need it   \
+                               */
 
 typedef struct rvl_wake_up_options {
     size_t struct_size;
@@ -58,9 +60,9 @@ typedef struct rvl_wake_up_options {
 } rvl_wake_up_options;
 
 /*
- * Brings the process back, and resumes the tags that the sleep has paused; tags that were paused
- * before stay so. It first makes sure that there is room: the driver loses a process that it brings
- * back where there is none. A call that failed has left the process asleep.
+ * Wakes the process, and resumes the tags that the sleep has paused. Tags that were paused before
+ * stay paused. It first makes sure that there is room, because the driver loses a process that it
+ * restores without room. After a failure the process is still asleep.
  *
  * Returns as rvl_resume(); RVL_ERR_STATE (the process does not sleep); RVL_ERR_BUSY (another thread
  * moves the process); RVL_ERR_TIMEOUT (memory was not freed in time); RVL_ERR_DEVICE_LOST (the
@@ -68,34 +70,38 @@ typedef struct rvl_wake_up_options {
  */
 RVL_API rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *options);
 
-/* Whether it sleeps, or is on its way. NULL: this process. Thread-safe. Since 0.1. */
+/*
+ * Returns whether the context sleeps, or is going to sleep or waking. NULL: this process.
+ * Thread-safe. Since 0.1.
+ */
 RVL_API bool rvl_context_is_asleep(const rvl_context *context);
 
 /*
- * What rvl_sleep() with these arguments would do now. Changes nothing. In the answer, sizes are
- * those of the pause; time_ns is that of all steps, with what an H100 takes for those of the
- * driver. Returns as rvl_sleep(). Thread-safe. Since 0.1.
+ * Forecasts rvl_sleep() with these arguments. Changes nothing. In the result, sizes are those of
+ * the pause. time_ns is for all steps, and assumes an H100 for the driver's steps. Returns as
+ * rvl_sleep(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep_forecast(rvl_context *context, const rvl_sleep_options *options,
                                       rvl_forecast *forecast_out);
 
 /*
- * What rvl_wake_up() would do now. Sizes and time as those of rvl_sleep_forecast(). Returns as
- * rvl_wake_up(). Since 0.1.
+ * Forecasts rvl_wake_up(). Sizes and time are as in rvl_sleep_forecast(). Returns as rvl_wake_up().
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_wake_up_forecast(rvl_context *context, const rvl_wake_up_options *options,
                                         rvl_forecast *forecast_out);
 
 /*
  * Forbids sleeping from now on, for a reason that Reveille cannot see: call it when you open memory
- * of another process by CUDA yourself. why: a sentence that names what to close, copied. key:
- * yours, an address for instance; the same key may be given several times. Returns RVL_OK;
- * RVL_ERR_INVALID (`why` is NULL or empty); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ * of another process through CUDA yourself. why: a sentence that names what to close; it is copied.
+ * key: any number that you choose, such as an address. The same key may be used several times.
+ * Returns RVL_OK; RVL_ERR_INVALID (`why` is NULL or empty); RVL_ERR_HOST_OOM. Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_sleep_forbid(uint64_t key, const char *why);
 
 /*
- * Takes one rvl_sleep_forbid() of that key back. Returns RVL_OK or RVL_ERR_NOT_FOUND (nothing is
+ * Undoes one rvl_sleep_forbid() with that key. Returns RVL_OK or RVL_ERR_NOT_FOUND (nothing is
  * forbidden by that key). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep_allow(uint64_t key);

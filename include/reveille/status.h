@@ -2,9 +2,9 @@
 /*
  * Status codes, the per-thread error record, and the export macro.
  *
- * Every call that can fail returns an rvl_status. The numbers are stable: they are never reused
- * and never renumbered. What went wrong in detail is kept in a fixed-size record of the calling
- * thread, copied out by rvl_last_error(); reading and writing it allocates nothing.
+ * Every call that can fail returns an rvl_status. The numbers are stable: they are never reused and
+ * never renumbered. The details of a failure are in a fixed-size record of the calling thread,
+ * which rvl_last_error() copies. Reading and writing it allocates nothing.
  */
 #ifndef REVEILLE_STATUS_H
 #define REVEILLE_STATUS_H
@@ -78,54 +78,56 @@ typedef enum rvl_status {
 #undef RVL_STATUS_ENUM
 } rvl_status;
 
-/* Device and size values that mean "none" in an error record. */
+/* The value of `device` in an error record that concerns no device. */
 #define RVL_NO_DEVICE (-1)
 
 /*
- * What the last failed call of this thread was doing, in whichever of the libraries. Strings are
- * NUL-terminated and cut to fit. What reads files says where in them: file, line, column, key.
+ * Details of the last failed call of this thread, in any of the libraries. Strings are
+ * NUL-terminated and cut to fit. Functions that read files set the place of the error: file, line,
+ * column, key.
  */
 typedef struct rvl_error {
     size_t struct_size; /* set by the caller: sizeof(rvl_error) */
-    rvl_status status;  /* the one returned; RVL_OK: no call of this thread has failed yet */
+    rvl_status status;  /* the status that was returned; RVL_OK: no call of this thread has failed
+                           yet */
     int native_code;    /* the backend's own number (CUresult, errno); 0: none */
     int device;         /* the driver's number of the device (CUDA ordinal), not the context's;
                            RVL_NO_DEVICE: none */
     uint32_t line;      /* a line of the file, from 1; 0: none, or the file as a whole */
-    uint64_t requested_bytes; /* the size that was asked for; 0: none was */
-    uint64_t free_bytes;      /* what was free on the device then; 0: not known */
+    uint64_t requested_bytes; /* the requested size; 0: no size was requested */
+    uint64_t free_bytes;      /* free on the device at that time; 0: unknown */
     char op[24];              /* the step that failed, such as "create", "map" or "copy_to_host" */
-    char tag[48];             /* the tag it worked on; "": none */
+    char tag[48];             /* the tag concerned; "": none */
     char native_name[40];     /* the backend's own name of native_code; "": none */
     char message[256];        /* a sentence: cause, then remedy where there is one */
     char key[64];      /* a key of a model's config, or the name of a setting of a step; "": none */
-    char file[1024];   /* the file it is about; of a name that is too long the end; "": none */
-    uint32_t column;   /* a column of the line, from 1, in bytes; 0: not known */
+    char file[1024];   /* the file concerned; only the end of a name that is too long; "": none */
+    uint32_t column;   /* a column of the line, from 1, in bytes; 0: unknown */
     uint32_t reserved; /* 0 */
 } rvl_error;
 
 /*
- * Name of a status as written in C ("RVL_ERR_DEVICE_OOM"), or "RVL_ERR_?" for an unknown value.
- * The string is static. Thread-safe. Since 0.1.
+ * Returns the name of a status as written in C ("RVL_ERR_DEVICE_OOM"), or "RVL_ERR_?" for an
+ * unknown value. The string is static. Thread-safe. Since 0.1.
  */
 RVL_API const char *rvl_status_name(rvl_status status);
 
 /*
- * One short English phrase for a status ("out of device memory"), or "unknown status".
- * The string is static. Thread-safe. Since 0.1.
+ * Returns a short English phrase for a status ("out of device memory"), or "unknown status". The
+ * string is static. Thread-safe. Since 0.1.
  */
 RVL_API const char *rvl_status_text(rvl_status status);
 
 /*
  * Copies the calling thread's error record to *error_out; error_out->struct_size must be set. The
- * record is that of the last call of this thread that failed; successful calls leave it. Returns
- * RVL_OK or RVL_ERR_INVALID (error_out is NULL, or its struct_size is too small to hold a status).
- * Allocates nothing. Thread-safe. Since 0.1.
+ * record describes the last failed call of this thread; successful calls leave it unchanged.
+ * Returns RVL_OK or RVL_ERR_INVALID (error_out is NULL, or its struct_size is too small to hold a
+ * status). Allocates nothing. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_last_error(rvl_error *error_out);
 
 /*
- * Frees a string that a function of either library has given to the caller (*json_out). NULL is
+ * Frees a string that a function of either library has returned to the caller (*json_out). NULL is
  * fine. Thread-safe. Since 0.1.
  */
 RVL_API void rvl_string_free(char *string);

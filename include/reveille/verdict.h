@@ -2,8 +2,8 @@
 /*
  * Verdicts: whether a run fits, in one sentence (libreveille-replay).
  *
- * A verdict comes from what happened: requests that were refused, how the command ended, and what
- * the replay's own devices had room for. Every output of the command prints this text.
+ * A verdict is based on what happened: the refused requests, how the command ended, and the room on
+ * the replay's own devices. Every output of the command prints this text.
  */
 #ifndef REVEILLE_VERDICT_H
 #define REVEILLE_VERDICT_H
@@ -16,12 +16,12 @@ extern "C" {
 
 /* X(NAME, keyword): the kinds of verdict, as the JSON names them. */
 #define RVL_VERDICT_MAP(X)                                                                         \
-    X(FITS, "fits")                       /* and leaves the headroom */                            \
+    X(FITS, "fits")                       /* it fits, and leaves the headroom */                   \
     X(TIGHT, "tight")                     /* it fits, and leaves less than the headroom */         \
     X(SURVIVED, "survived refusals")      /* it fits after refusals that the program survived */   \
-    X(OUT_OF_MEMORY, "out of memory")     /* it does not fit, or did not */                        \
-    X(UNRECORDED, "no refusals recorded") /* what was allocated fits; refusals are not recorded */ \
-    X(CUT_OFF, "cut off")                 /* none: a recording breaks off; what is in it fits */   \
+    X(OUT_OF_MEMORY, "out of memory")     /* it does not fit, or did not fit */                    \
+    X(UNRECORDED, "no refusals recorded") /* its allocations fit; refusals are not recorded */     \
+    X(CUT_OFF, "cut off")                 /* none: a recording breaks off; its allocations fit */  \
     X(FAILED, "failed")                   /* none: the command failed for another reason */        \
     X(NO_GPU, "no gpu")                   /* none: no device memory was used */
 
@@ -37,13 +37,14 @@ typedef enum rvl_verdict_kind {
 typedef struct rvl_verdict {
     size_t struct_size;
     rvl_verdict_kind kind;
-    int device;              /* with the least to spare, or that the request was for;
+    int device;              /* the one with the least to spare, or that of the request;
                                 RVL_NO_DEVICE: host memory, or no device */
-    uint64_t spare_bytes;    /* least room that a device had left at its peak; 0: it had none */
+    uint64_t spare_bytes;    /* the least room left on a device at its peak; 0: none */
     uint64_t headroom_bytes; /* of that device */
-    uint64_t refused_count;  /* requests that were refused, and not granted at the next try */
-    uint64_t cured_count;    /* requests that were refused first, and then granted */
-    /* The request that the verdict names: the one that ended the program, or else the first. */
+    uint64_t refused_count;  /* requests that were refused, and not granted on the next try */
+    uint64_t cured_count;    /* requests that were first refused, and then granted */
+    /* The request that the verdict names: the one that ended the program, or else the first
+       refused. */
     const char *process; /* NULL: none was refused */
     const char *tag;     /* NULL: untagged */
     const char *stage;   /* NULL: before any */
@@ -51,9 +52,9 @@ typedef struct rvl_verdict {
     uint64_t requested_bytes;
     uint64_t free_bytes;
     uint32_t exit_status;  /* of the command, or with by_signal its signal */
-    uint32_t stage_number; /* the n-th stage of its name; 0: stage has it, or there is none */
-    const char *waits;     /* which process waited for what never came; NULL: none did */
-    bool ended;            /* the trace says how the command ended */
+    uint32_t stage_number; /* the n-th stage of its name; 0: see stage, or there is none */
+    const char *waits;     /* which process waited in vain, and for what; NULL: none did */
+    bool ended;            /* the trace has the end of the command */
     bool by_signal;
     uint8_t reserved[6];
     char text[RVL_VERDICT_TEXT_BYTES]; /* "fits, with 13.1 GiB to spare" */
