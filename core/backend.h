@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The backend ops table: what drives devices. Mechanism only.
+ * The backend ops table: the mechanism that drives devices.
  *
  * Policy, rounding, accounting, states and the order of calls live in core, so that simulated and
- * real runs execute the same code. A backend never calls back into core; it may use base/.
+ * real runs execute the same code. A backend never calls back into core. It may use base/.
  *
- * Rules forevery op:
+ * Rules for every op:
  *  - Returns RVL_OK, or fills the thread's error record (base/error.h: message, native code) and
  *    returns its status. A failed op has changed nothing and written no output.
  *  - Thread-safe against every other op of the same backend instance.
- *  - Sizes are multiples of the device's granularity, except of host buffers and copies.
+ *  - Sizes are multiples of the device's granularity, except those of host buffers and copies.
  *  - Leaves the calling thread's state (current CUDA context) as it found it.
  */
 #ifndef RVL_CORE_BACKEND_H
@@ -26,7 +26,7 @@
 
 #define RVLI_BACKEND_VERSION 2u
 
-/* A piece of physical memory, named by the backend. 0 is none. */
+/* A piece of physical memory, identified by the backend. 0 is none. */
 typedef uint64_t rvli_handle;
 
 /* Properties of a block, fixed when it is created. */
@@ -35,63 +35,67 @@ typedef uint64_t rvli_handle;
 
 typedef struct rvli_device_facts {
     char name[64];
-    int ordinal; /* the driver's number of it */
+    int ordinal; /* the driver's number of the device */
     uint64_t capacity_bytes;
     uint64_t granularity_bytes; /* a power of two */
-    bool overcommit;            /* create goes on past capacity */
-    bool host_accounted;        /* host buffers are numbers without bytes behind them */
-    bool digests;               /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
-    bool rdma;                  /* creates blocks of RVLI_BLOCK_RDMA; else create refuses them */
-    bool host_ahead;            /* makes host memory ahead if it is told what will be wanted */
-    rvl_cost_model cost;        /* what calls and copies are expected to cost */
-    rvl_cost_waits waits;       /* and what is waited for on top */
+    bool overcommit;            /* create succeeds beyond capacity */
+    bool host_accounted;        /* host buffers are only counted and have no bytes */
+    bool digests;               /* computes digests; otherwise the op returns
+                                   RVL_ERR_NOT_SUPPORTED */
+    bool rdma;                  /* creates blocks of RVLI_BLOCK_RDMA; otherwise create refuses
+                                   them */
+    bool host_ahead;            /* makes host memory in advance when told how much backups will
+                                   need */
+    rvl_cost_model cost;        /* expected costs of calls and copies */
+    rvl_cost_waits waits;       /* waits on top of those costs */
 } rvli_device_facts;
 
-/* Where a process is, as its driver says. */
+/* The state of a process, as the driver reports it. */
 typedef enum rvli_process_state {
     RVLI_PROCESS_RUNNING,
     RVLI_PROCESS_LOCKED,
     RVLI_PROCESS_AWAY, /* off its devices */
-    RVLI_PROCESS_LOST, /* and can never come back */
+    RVLI_PROCESS_LOST, /* off its devices, and cannot be restored */
 } rvli_process_state;
 
-/* Host memory of host_alloc; rvl_host_memory says what each field is. */
+/* Host memory of host_alloc. rvl_host_memory describes the fields. */
 typedef struct rvli_host_facts {
     uint64_t used_bytes;
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
     uint64_t staged_copy_bytes;
     uint64_t registering_refused;
-    bool registers; /* what is made from now on, with the driver */
+    bool registers; /* new memory is registered with the driver */
 } rvli_host_facts;
 
 /*
  * X(name, parameters, arguments) of the required ops: how an op is declared, and how a decorator
- * hands its call on. One list, so that the table, its stubs and the decorators cannot drift apart.
+ * forwards its call. One list keeps the table, its stubs and the decorators consistent.
  *
- * reserve        An address range, without memory. Aligned to the granularity.
- * release_range  Gives a whole reserved range back; nothing may be mapped in it.
- * create         A block of physical memory of size bytes. Content undefined.
+ * reserve        Reserves an address range, without memory. Aligned to the granularity.
+ * release_range  Releases a whole reserved range. Nothing may be mapped in it.
+ * create         Creates a block of physical memory of size bytes. Content undefined.
  *                RVL_ERR_DEVICE_OOM if there is no room.
- * release        Gives a block back. It must not be mapped.
+ * release        Releases a block. It must not be mapped.
  * map            Maps the whole block at addr, inside a reserved range, offset zero. Not accessible
  *                until set_access. A block may be mapped at several places.
  * set_access     Makes whole neighbouring mappings [addr, addr + size) readable and writable for
  *                exactly the devices of the mask.
  * unmap          Unmaps whole neighbouring mappings [addr, addr + size).
- * memory_info    Free and total physical bytes of a device, every process counted.
+ * memory_info    Free and total physical bytes of a device, counting every process.
  * fill           Queues filling mapped memory with a byte, as a copy is queued.
- * host_alloc     Host memory that copies at link speed, aligned to pages. Not zeroed.
- * host_free      Gives it back.
- * copy_to_host   Queues a copy; host memory from host_alloc or any. Both memories are the copy's
- *                until it was waited for: another copy of them may overtake it, a fill may not.
+ * host_alloc     Allocates host memory that copies at link speed, aligned to pages. Not zeroed.
+ * host_free      Frees it.
+ * copy_to_host   Queues a copy, to host memory from host_alloc or elsewhere. Both memories belong
+ * to the copy until you have waited for it. Another copy of them may overtake it. A fill may not.
  * copy_to_device Likewise.
- * record_event   An event that has passed when every copy and fill queued so far on the device has
- *                ended.
+ * record_event   Records an event that passes when every copy and fill queued so far on the device
+ *                has ended.
  * wait_event     Waits for an event and frees it, also when it reports that a copy failed.
- * wait_user      Waits for an event of the caller's (CUevent).
+ * wait_user      Waits for an event of the caller (CUevent).
  * synchronize    Waits until the device is idle.
- * is_capturing   Whether a stream of the caller's (CUstream) is being captured. Disturbs nothing.
+ * is_capturing   Whether a stream of the caller (CUstream) is being captured. Does not disturb the
+ *                capture.
  */
 #define RVLI_BACKEND_OP_MAP(X)                                                                     \
     X(reserve, (void *self, int device, uint64_t size, uint64_t *addr_out),                        \
@@ -126,45 +130,40 @@ typedef struct rvli_host_facts {
     X(is_capturing, (void *self, void *stream, bool *capturing_out), (self, stream, capturing_out))
 
 /*
- * Optional ops, in groups that are there as a whole or not at all; stubs answer
+ * Optional ops, in groups. A backend provides a whole group or none of it; stubs return
  * RVL_ERR_NOT_SUPPORTED.
  *
- * Group "external" (simulated devices): memory that something else uses.
- *   external_set  From now on `bytes` of the device are taken by others, in all.
+ * Group "external" (simulated devices): memory with other users.
+ *   external_set  Sets the total bytes of the device that others use.
  * Group "digest":
  *   digest        Queues computing the digests of the granules of [addr, addr + size): those of
  *                 base/secret_digest.h, or those of base/digest.h if secret is NULL. arriving:
- *                 after what was queued to the device so far (copy_to_device, fill). digests_out
- *                 may be any host memory: it is written by the time that waiting for an event
- *                 recorded afterwards, or synchronize, has answered; until then it must stay, and
- *                 the content as it is. Where that answer is a failure, what it holds is undefined.
- * Group "prefetch" (a hint: without it the answer is RVL_OK):
- *   prefetch      Something is about to be done with addr: brings into the caches what the backend
- *                 will look at, `depth` pointers away. addr may be anything.
+ *                 compute them after the work queued to the device so far (copy_to_device, fill).
+ *                 digests_out may be any host memory. It is written when waiting for an event
+ *                 recorded afterwards, or synchronize, has returned. Until then the memory must
+ * stay valid and the content unchanged. If that wait fails, the digests are undefined. Group
+ * "prefetch" (a hint; without it the result is RVL_OK): prefetch      addr is about to be used:
+ * brings into the caches what the backend will read, `depth` pointers away. addr may be anything.
  * Group "host":
  *   host_memory   What host_alloc has made, and how it is copied.
- *   host_trim     Gives idle host memory back to the system, as long as more than keep bytes are
- *                 made.
- *   host_ahead    Backups of the device will want so many bytes in all: begins to make in the
- *                 background what is not there. A wish: RVL_OK also where nothing is made.
- *                 *coming_out: how many of the bytes are there, or are being made.
+ *   host_trim     Returns idle host memory to the system while more than keep bytes are made.
+ *   host_ahead    Backups of the device will need this many bytes in total: begins to make the
+ *                 missing bytes in the background. Only a hint: RVL_OK also if nothing is made.
+ *                 *coming_out: how many of the bytes exist or are being made.
  * Group "share" (exportable blocks between processes):
- *   export_block  A file descriptor that names the block; the caller closes it.
- *   import_block  The block that a file descriptor names; released like any other.
- * Group "process" (the whole process off its devices, and back). Between the lock and the unlock no
- * op of another group may be called: it would wait, or fail.
- *   process_check       What forbids it, found without trying. RVL_ERR_NOT_SUPPORTED: the driver
- *                       cannot do this, or nobody says what process_room asks; RVL_ERR_BUSY: events
- *                       of another process are open here.
- *   process_state       Where the process is. RVL_ERR_NOT_SUPPORTED: the driver cannot do this.
- *   process_lock        Waits until the devices are idle, and holds up every later call of the
- *                       process. RVL_ERR_TIMEOUT after timeout_ms (0: waits forever).
- *   process_checkpoint  Moves what the process has on its devices to host memory. It is locked
- *                       before, and off its devices after that.
- *   process_restore     Moves it back. Where there is no room the process is lost: see
- *                       process_room first.
- *   process_unlock      Calls go on.
- *   process_room        Free bytes of a device, all processes counted, in every state of this one.
+ *   export_block  Makes a file descriptor for the block. The caller closes it.
+ *   import_block  Makes a block from a file descriptor. It is released like any other.
+ * Group "process" (the whole process off its devices, and back). Between the lock and the unlock,
+ * ops of other groups must not be called: they would wait, or fail.
+ *   process_check       Finds obstacles without trying. RVL_ERR_NOT_SUPPORTED: the driver cannot do
+ *                       this, or there is no source for process_room; RVL_ERR_BUSY: events of
+ * another process are open here. process_state       The state of the process.
+ * RVL_ERR_NOT_SUPPORTED: the driver cannot do this. process_lock        Waits until the devices are
+ * idle, and blocks every later call of the process. RVL_ERR_TIMEOUT after timeout_ms (0: waits
+ * forever). process_checkpoint  Moves the process's device memory to host memory. The process must
+ * be locked; afterwards it is off its devices. process_restore     Moves the memory back. If there
+ * is no room the process is lost: call process_room first. process_unlock      Unblocks calls.
+ *   process_room        Free bytes of a device, counting all processes, in every state of this one.
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
     X(external_set, (void *self, int device, uint64_t bytes), (self, device, bytes))
@@ -211,18 +210,16 @@ typedef enum rvli_op {
 } rvli_op;
 
 typedef struct rvli_backend_ops {
-    uint32_t size;    /* sizeof(rvli_backend_ops) as the backend that filled the table knows it */
+    uint32_t size;    /* sizeof(rvli_backend_ops) in the backend that filled the table */
     uint32_t version; /* RVLI_BACKEND_VERSION */
     const char *name; /* "sim", "cuda" */
-    bool simulated;   /* nothing that it does happens to a device */
+    bool simulated;   /* it does not touch a real device */
 
-    /*
-     * open: starts an instance. options are the caller's backend_options (NULL: defaults); clock
-     * belongs to the context and outlives the instance; *device_count_out: 1 to RVL_MAX_DEVICES.
-     * close: ends it; host memory and what else is its own is given back. Cannot fail. Blocks and
-     *        ranges are given back before by those who hold them: a driver may not know them all.
-     * device_facts: constant while the instance is open.
-     */
+    /* open: starts an instance. options are the caller's backend_options (NULL: defaults). clock
+       belongs to the context and outlives the instance. *device_count_out: 1 to RVL_MAX_DEVICES.
+       close: ends the instance and frees host memory and everything else it owns. Cannot fail. The
+       holders of blocks and ranges release them before, because a driver may not know them all.
+       device_facts: constant while the instance is open. */
     rvl_status (*open)(const void *options, rvli_clock *clock, void **self_out,
                        int *device_count_out);
     void (*close)(void *self);
@@ -233,13 +230,13 @@ typedef struct rvli_backend_ops {
 #undef RVLI_OP_POINTER
 } rvli_backend_ops;
 
-/* "create" and so on; "?" for what is no op. */
+/* Returns "create" and so on, or "?" for an unknown op. */
 const char *rvli_op_name(rvli_op op);
 
 /*
- * Copies a table, checks it (version, required ops, whole groups) and fills what is missing with
- * stubs that answer RVL_ERR_NOT_SUPPORTED, so that nobody tests for NULL. RVL_ERR_VERSION or
- * RVL_ERR_INVALID if it cannot be used.
+ * Copies a table, checks it (version, required ops, whole groups) and fills missing ops with stubs
+ * that return RVL_ERR_NOT_SUPPORTED, so that callers need not test for NULL. RVL_ERR_VERSION or
+ * RVL_ERR_INVALID if the table cannot be used.
  */
 rvl_status rvli_backend_ops_copy(rvli_backend_ops *ops_out, const rvli_backend_ops *ops);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stages of a device that are over: their peaks, and who held what at each.
+ * The finished stages of a device: their peaks, and the holders at each peak.
  *
- * From one peak to the next most holders keep what they have. So a stage writes down the holders
- * that have another share than at the peak before. A stage in which nothing happened writes down
- * nothing: time and memory grow with what changes, not with stages times holders.
+ * From one peak to the next, most holders keep their share. So a stage only records the holders
+ * with a different share than at the previous peak. A stage in which nothing happened records
+ * nothing: time and memory grow with the changes, not with stages times holders.
  *
  * A view turns changes back into shares. It has the shares of one peak in a tree ordered by size,
- * and is moved along the changes, forwards or back, to the peak that is asked for. Asking for the
- * stages in order costs what changed between them. The tree is a treap threaded through the
- * holders: neither moving nor reading it needs memory.
+ * and moves along the changes, forwards or backwards, to the requested peak. Going through the
+ * stages in order costs only the changes between them. The tree is a treap threaded through the
+ * holders, so neither moving nor reading it needs memory.
  *
- * All functions want the context's lock.
+ * All functions require the context's lock.
  */
 #ifndef RVL_CORE_HISTORY_H
 #define RVL_CORE_HISTORY_H
@@ -25,17 +25,17 @@
 
 typedef struct rvli_holder rvli_holder;
 
-/* What a history knows of one holder. All zeroes: it never held anything. */
+/* A holder's part of a history. All zeroes: it never held anything. */
 typedef struct rvli_past {
-    uint32_t number;           /* in order of their first bytes, from 1 */
+    uint32_t number;           /* holders are numbered from 1, in order of their first bytes */
     bool touched;              /* its share of the next peak may differ from recorded_bytes */
-    rvli_holder *next;         /* of those that were touched */
-    uint64_t recorded_bytes;   /* its share of the last peak that is over */
-    uint64_t viewed_bytes;     /* its share of the peak that is in view */
+    rvli_holder *next;         /* in the list of touched holders */
+    uint64_t recorded_bytes;   /* its share of the last finished peak */
+    uint64_t viewed_bytes;     /* its share of the peak in view */
     rvli_holder *left, *right; /* in the view: larger and smaller shares */
 } rvli_past;
 
-/* A share that is another than at the peak before. */
+/* A share that differs from the one at the previous peak. */
 typedef struct rvli_change {
     rvli_holder *holder;
     uint64_t before_bytes;
@@ -51,14 +51,14 @@ typedef struct rvli_stage_device {
     uint64_t transition_ns;
 } rvli_stage_device;
 
-/* One that something happened in. */
+/* A stage in which something happened. */
 typedef struct rvli_stage_record {
     rvli_stage_device what;
     uint32_t stage;
-    size_t change_count; /* changes up to and with this stage's peak */
+    size_t change_count; /* changes up to and including this stage's peak */
 } rvli_stage_record;
 
-/* All zeroes is an empty history. */
+/* A zeroed struct is an empty history. */
 typedef struct rvli_history {
     rvli_stage_record *records; /* by stage */
     size_t record_count;
@@ -71,34 +71,37 @@ typedef struct rvli_history {
     uint32_t holder_count;
 
     rvli_holder *view; /* the root */
-    size_t view_at;    /* changes that are applied */
-    size_t view_count; /* holders that have a share */
+    size_t view_at;    /* number of changes applied */
+    size_t view_count; /* holders with a share */
 } rvli_history;
 
-/* A holder changes for the first time since it was settled. */
+/* Call this at a holder's first change since it was settled. */
 void rvli_history_touch(rvli_history *history, rvli_holder *holder);
 
 /* Makes room for the end of a stage. RVL_ERR_HOST_OOM. */
 rvl_status rvli_history_reserve(rvli_history *history);
 
 /*
- * The end of a stage, with the room reserved: first the share that every touched holder had at its
- * peak, then what the stage came to. rvli_history_settle() answers whether the holder stays
- * touched: it has something else by now, and so at the next peak.
+ * Ends a stage, with the room reserved. First call rvli_history_settle() with the share of every
+ * touched holder at the peak, then rvli_history_end_stage() with the stage's totals.
+ * rvli_history_settle() returns whether the holder stays touched: its bytes already differ from
+ * that share, so its share of the next peak may.
  */
 bool rvli_history_settle(rvli_history *history, rvli_holder *holder, uint64_t share_bytes);
 void rvli_history_end_stage(rvli_history *history, uint32_t stage, const rvli_stage_device *what);
 
-/* A stage that is over. */
+/* Returns a finished stage. */
 rvli_stage_device rvli_history_stage(const rvli_history *history, uint32_t stage);
 
-/* Moves the view to the peak of a stage that is over; of one that is not: to the last peak. */
+/*
+ * Moves the view to the peak of a finished stage, or to the last peak if the stage is not finished.
+ */
 void rvli_history_look_at(rvli_history *history, uint32_t stage);
 
-/* Gives a holder another share in the view, for as long as the view is not moved. */
+/* Sets another share for a holder in the view, until the view is moved. */
 void rvli_history_show(rvli_history *history, rvli_holder *holder, uint64_t share_bytes);
 
-/* Copies the largest shares in view out. Returns how many there are in all. */
+/* Copies the largest shares in view. Returns the number of all shares. */
 size_t rvli_history_copy_view(const rvli_history *history, const rvli_elements_out *holders_out);
 
 void rvli_history_destroy(rvli_history *history);

@@ -2,10 +2,11 @@
 /*
  * Allocations by address.
  *
- * Exact addresses are looked up with every free: a hash table (base/intmap). Interior addresses and
- * order are asked for now and then: an ordered map (base/addrmap), brought up to date by the one
- * who asks. What was allocated since the last question is pending; what is freed while it is
- * pending never costs the ordered map anything. All functions want the context's lock.
+ * Every free looks up an exact address, so those are in a hash table (base/intmap). Interior
+ * addresses and order are needed less often. For them there is an ordered map (base/addrmap), which
+ * each query first brings up to date. Allocations made since the last query are pending. One that
+ * is freed while pending never costs the ordered map anything. All functions require the context's
+ * lock.
  */
 #ifndef RVL_CORE_INDEX_H
 #define RVL_CORE_INDEX_H
@@ -15,7 +16,7 @@
 
 struct rvli_allocation;
 
-/* An allocation's place among the pending ones, once it is in the ordered map. */
+/* The pending slot of an allocation that is already in the ordered map. */
 #define RVLI_INDEX_ORDERED UINT32_MAX
 
 typedef struct rvli_index {
@@ -33,19 +34,19 @@ void rvli_index_destroy(rvli_index *index);
 rvl_status rvli_index_insert(rvli_index *index, struct rvli_allocation *allocation);
 void rvli_index_remove(rvli_index *index, struct rvli_allocation *allocation);
 
-/* The allocation that begins at addr, NULL if none. */
+/* Returns the allocation that begins at addr, or NULL. */
 struct rvli_allocation *rvli_index_get(const rvli_index *index, uint64_t addr);
 
 /*
- * The allocation that contains addr; the one that begins at or above addr. NULL if none.
- * RVL_ERR_HOST_OOM.
+ * Finds the allocation that contains addr, or the first that begins at or above addr. NULL if there
+ * is none. RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_index_containing(rvli_index *index, uint64_t addr,
                                  struct rvli_allocation **allocation_out);
 rvl_status rvli_index_next(rvli_index *index, uint64_t addr,
                            struct rvli_allocation **allocation_out);
 
-/* Any allocation, NULL if there is none; and how many there are. */
+/* Returns any allocation, or NULL; and the number of allocations. */
 struct rvli_allocation *rvli_index_any(const rvli_index *index);
 size_t rvli_index_count(const rvli_index *index);
 

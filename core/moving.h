@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is on its way: the data of a transition.
+ * The data of a transition.
  *
- * It lies below the backup stores, which fill and read what moves, and below core/transition/,
- * which knows in which order.
+ * It lies below the backup stores, which save and load content, and below core/transition/, which
+ * determines the order.
  */
 #ifndef RVL_CORE_MOVING_H
 #define RVL_CORE_MOVING_H
@@ -18,65 +18,70 @@ typedef struct rvli_stretch {
     uint64_t size;
 } rvli_stretch;
 
-/* One allocation on its way. */
+/* One allocation in a transition. */
 typedef struct rvli_move_item {
     rvli_allocation *allocation;
-    uint64_t id;         /* the allocation's, good when it is not any more */
-    rvl_state before;    /* its state when the transition began */
-    rvli_block *blocks;  /* resume: what is being put behind the address */
-    rvli_backup *backup; /* pause: what is being filled */
-    rvli_backup
-        *discarded;        /* to be dropped once all is done: the allocation may be freed by then */
-    rvli_digest *digests;  /* of its content, as it is being learned */
-    rvli_digest *names;    /* pause: of its granules, by which the store of the node is asked */
-    uint64_t copied_bytes; /* pause: to the backup */
-    uint64_t filled_bytes; /* resume: by the caller, not from the backup */
-    rvli_stretch load;     /* resume: what the prepare brings back; all, unless it is in parts */
-    bool overwritten;      /* pause: the backup may hold some of the new content */
-    bool had_blocks;       /* resume of a lost one: its blocks never went away */
-    bool renewed;          /* undone pause: it has other memory than before, or is lost */
-    bool ordered;          /* resume: it has its place in the order */
-    bool handed_over;      /* resume: its allocation is its owner's again, and may be gone */
+    uint64_t id;            /* the allocation's; valid even after the allocation is freed */
+    rvl_state before;       /* its state when the transition began */
+    rvli_block *blocks;     /* resume: the blocks to map at the address */
+    rvli_backup *backup;    /* pause: the backup to fill */
+    rvli_backup *discarded; /* to drop after everything else, when the allocation may already be
+                               freed */
+    rvli_digest *digests;   /* of its content, as they are computed */
+    rvli_digest *names;     /* pause: digests of its granules, which name content in the node's
+                               store */
+    uint64_t copied_bytes;  /* pause: to the backup */
+    uint64_t filled_bytes;  /* resume: by the caller, not from the backup */
+    rvli_stretch load; /* resume: what the prepare restores; everything, unless the resume is in
+                          parts */
+    bool overwritten;  /* pause: the backup may hold part of the new content */
+    bool had_blocks;   /* resume of a lost allocation: it never lost its blocks */
+    bool renewed;      /* undone pause: it has different memory now, or is lost */
+    bool ordered;      /* resume: it has a place in the order */
+    bool handed_over;  /* resume: the allocation is usable by its owner again, and may be
+                          freed */
 } rvli_move_item;
 
 /* A prepared resume in parts: core/transition/parts.h. */
 typedef struct rvli_piece rvli_piece;
 typedef struct rvli_parts {
-    uint32_t index, count; /* the part that is restored here; count 0 or 1: all of it */
-    bool by_pieces;        /* ... by core/transition/part_load.c, after the prepare */
+    uint32_t index, count; /* the part to restore here; count 0 or 1: everything */
+    bool by_pieces;        /* restore it in core/transition/part_load.c, after the prepare */
     rvli_piece *pieces;    /* by item, then by offset */
     size_t piece_count;
     size_t open_count;
-    size_t due, queued; /* own pieces from `due` on are to be loaded; those up to `queued` are */
-    size_t own_end;     /* on their way; the last own one is before this */
+    size_t due, queued; /* of the own pieces: the next to wait for, and the end of those already
+                           queued */
+    size_t own_end;     /* the end of the own pieces */
 } rvli_parts;
 
 struct rvl_transition {
     rvl_context *context;
     rvli_tag **tags; /* claimed, by number, without repetition */
     size_t tag_count;
-    rvli_tag **touched; /* those with at least one item */
+    rvli_tag **touched; /* the tags with at least one item */
     size_t touched_count;
     rvli_move_item *items; /* by id */
     size_t item_count;
-    rvli_move_item **order;          /* resume: in which they are restored; NULL: by id */
-    uint64_t device_mask;            /* owners of the items */
+    rvli_move_item **order;          /* resume: the order of restoring; NULL: by id */
+    uint64_t device_mask;            /* devices that own the items */
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
-    struct rvli_shared_transfer *shared; /* what fills the store of the node; NULL: likewise */
+    struct rvli_shared_transfer *shared; /* the transfer to the node's store; NULL: none needed
+                                            yet */
     uint64_t start_ns;                   /* context clock */
-    uint64_t spent_ns;                   /* until it was prepared */
+    uint64_t spent_ns;                   /* context clock spent until it was prepared */
     rvl_event_kind kind;
     bool skip_content;            /* no backup, or no restore */
-    rvli_parts parts;             /* resume: what is to be filled before the commit */
-    rvl_guard guard;              /* the one that is asked */
-    bool let_pass;                /* by it: both are to be told how it ends */
-    const rvl_listener *listener; /* NULL: nobody hears */
+    rvli_parts parts;             /* resume: pieces to be filled before the commit */
+    rvl_guard guard;              /* the guard to call */
+    bool let_pass;                /* by the guard: guard and listener have to be told how it ends */
+    const rvl_listener *listener; /* NULL: none */
 };
 
 typedef struct rvl_transition rvli_transition;
 
-/* The item of an allocation's number, NULL: it does not move. */
+/* Returns the item of an allocation's number, or NULL if it does not move. */
 rvli_move_item *rvli_transition_item(const rvli_transition *transition, uint64_t allocation_id);
 
 #endif

@@ -1,58 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Content on its way: what a pause copies out, what a resume brings back and checks.
+ * Saving, restoring and checking content: a pause copies it out, a resume brings it back.
  *
- * Where the device computes digests, those of what goes out travel with the backup, and what has
- * come back must have the same. A backup that was retained from an earlier pause is compared first:
- * granules with digests that still match are not copied again.
+ * If the device computes digests, the backup stores those of the saved content, and the restored
+ * content must have the same digests. A backup that was retained from an earlier pause is compared
+ * first: granules with matching digests are not copied again.
  */
 #ifndef RVL_CORE_BACKUP_CONTENT_H
 #define RVL_CORE_BACKUP_CONTENT_H
 
 #include "core/moving.h"
 
-/* Backs up every item that has a policy, and waits. *failed_out: the item it failed at. */
+/* Backs up every item that has a policy, and waits. *failed_out: the item that failed. */
 rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out);
 
-/* Queues bringing a stretch of an allocation's content back. */
+/* Queues restoring a stretch of an allocation's content. */
 rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation *allocation,
                              const rvli_backup *backup, rvli_stretch what);
 
 /*
- * Waits for what was loaded and, if `check` and the context wants it, compares digests.
- * RVL_ERR_DIGEST_MISMATCH at *failed_out: the backup, or the memory it went through, is damaged.
+ * Waits for loaded content and, if `check` is set and the context verifies, compares digests.
+ * RVL_ERR_DIGEST_MISMATCH at *failed_out: the backup, or memory on its way, is damaged.
  */
 rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *failed_out);
 
 /*
- * The same for one item: queues learning the digests of what was queued for it, and, once an event
- * recorded afterwards has passed, compares them.
+ * Check a single item. rvli_content_queue_check() queues computing the digests of its queued
+ * content. rvli_content_check() compares them, once an event recorded afterwards has passed.
  */
 rvl_status rvli_content_queue_check(rvli_transition *transition, rvli_move_item *item);
 rvl_status rvli_content_check(const rvli_transition *transition, const rvli_move_item *item);
 
-/* Whether digests of an item's backup are there, if nobody checks them too. */
+/* Returns whether an item's backup has digests, even if the context does not verify. */
 bool rvli_content_is_known(const rvli_move_item *item);
-/* What the backup has of a stretch, as one digest. It is known. */
+/* Returns one digest for a stretch of the backup. Its digests must be known. */
 rvli_digest rvli_content_digest(const rvli_transition *transition, const rvli_move_item *item,
                                 rvli_stretch what);
 /*
- * Queues learning the digests of what is in a stretch now; and whether, as was learned, that is
- * what the backup has. `arriving`: after what was queued for it.
+ * rvli_content_learn() queues computing the digests of a stretch's present content.
+ * rvli_content_is_right() returns whether they match the backup. `arriving`: after the copies
+ * queued for it.
  */
 rvl_status rvli_content_learn(rvli_transition *transition, rvli_move_item *item, rvli_stretch what,
                               bool arriving);
 bool rvli_content_is_right(const rvli_transition *transition, const rvli_move_item *item,
                            rvli_stretch what);
-/* The error of a content that came back and is not right. */
+/* Returns the error of a restored content that does not match. */
 rvl_status rvli_content_differs(void);
 
-/* After a failure: nothing is under way any more, as far as the device answers. */
+/* After a failure: ensures that nothing is in flight, as far as the device responds. */
 void rvli_content_quiesce(rvli_transition *transition);
 
-/* A pause has succeeded: the item's backup knows what it holds. */
+/* After a successful pause: the item's backup has the digests of its content. */
 void rvli_content_saved(rvli_move_item *item);
-/* A pause has failed: what the retained backup holds may be half of each. */
+/* After a failed pause: the retained backup may be a mix of old and new content. */
 void rvli_content_unsaved(rvli_move_item *item);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rehearsal: the context of a dry run.
+ * A rehearsal: the context of a forecast.
  *
- * It is a context of its own, on core/forecast/pricing_ops.h, with copies of the allocations that a
+ * It is a separate context, on core/forecast/pricing_ops.h, with copies of the allocations that a
  * transition would move, of their blocks and backups, and of the kept blocks. A pause or resume of
- * everything in it runs the code of pause.c and resume.c, and its clock says how long that takes.
- * Nothing of it reaches the context that it was made from.
+ * everything in it runs the code of pause.c and resume.c, and its clock measures how long that
+ * takes. It never affects the context that it was made from.
  */
 #ifndef RVL_CORE_FORECAST_REHEARSAL_H
 #define RVL_CORE_FORECAST_REHEARSAL_H
@@ -13,9 +13,9 @@
 #include "core/transition/transition.h"
 
 /*
- * A context with copies of a transition's items, listed and not marked. With the lock held, and
- * given up with rvli_rehearsal_end(). changed: the content of retained backups counts as changed.
- * Copies of items that have an order are found by their addresses. RVL_ERR_HOST_OOM.
+ * Makes a context with copies of a transition's items, which are listed and not marked. With the
+ * lock held. End it with rvli_rehearsal_end(). changed: treat the content of retained backups as
+ * changed. Copies of items with an order are found by their addresses. RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_rehearsal_begin(const rvli_transition *transition, bool changed,
                                 rvl_context **rehearsal_out);

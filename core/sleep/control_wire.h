@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is said between a process that listens (control.c) and one that asks (control_ask.c): one
- * packet there and one back, on a connection of its own. The socket's name begins with a zero byte
- * and has the process's number, so that it is in no file system and ends with the process.
+ * The protocol between a process that listens (control.c) and one that asks (control_ask.c): a
+ * request packet and an answer packet, on a separate connection. The socket's name begins with a
+ * zero byte and contains the process's number, so it is in no file system and disappears with the
+ * process.
  */
 #ifndef RVL_CORE_CONTROL_WIRE_H
 #define RVL_CORE_CONTROL_WIRE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a queue asks of what works it: io_uring or threads.
+ * The interface between a queue and its engine: io_uring or threads.
  */
 #ifndef RVL_CORE_BACKUP_DISK_ENGINE_H
 #define RVL_CORE_BACKUP_DISK_ENGINE_H
@@ -13,13 +13,13 @@ typedef struct rvli_disk_engine_ops {
     void (*begin)(rvli_disk_queue *queue, rvli_disk_request *request);
     /* Returns when the request is done. */
     void (*wait)(rvli_disk_queue *queue, rvli_disk_request *request);
-    /* Returns when no more than so many are in flight. */
+    /* Returns when at most this many requests are in flight. */
     void (*settle)(rvli_disk_queue *queue, unsigned most);
-    /* Nothing is in flight. */
+    /* Closes the queue. Nothing is in flight. */
     void (*close)(rvli_disk_queue *queue);
 } rvli_disk_engine_ops;
 
-/* First in what an engine keeps. */
+/* The first member of an engine's queue. */
 struct rvli_disk_queue {
     const rvli_disk_engine_ops *ops;
     unsigned depth;

@@ -1,32 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a user and the owner of a store say to each other. A message is one packet of a fixed size:
+ * The protocol between users and the owner of a store. A message is one packet of a fixed size:
  *
  *   user                           owner
  *   RESERVE bytes              ->
  *                              <-  DONE, or FULL
- *   RETURN bytes               ->  room that was reserved and not used
+ *   RETURN bytes               ->  reserved room that was not used
  *   SECRET                     ->
  *                              <-  DONE with the secret of this owner's digests in `digest`
  *   FIND digest, bytes         ->
  *                              <-  FOUND id and a descriptor, and whether it was CHECKED; or NONE.
- *                                  With `claim` NONE says that this user is to add it, and BUSY
- *                                  that one is doing so
- *   UNCLAIM digest, bytes      ->  it does not add what it has claimed
+ *                                  With `claim`, NONE means that this user has to add it, and BUSY
+ *                                  that another user is doing so
+ *   UNCLAIM digest, bytes      ->  this user does not add the content that it has claimed
  *   ADD digest, bytes and a
- *       descriptor             ->  a sealed segment, in place of as many reserved bytes
- *                              <-  DONE id; or FOUND as above, if another was first and `apart` is
- *                                  not set
- *   CHECKED id                 ->  a user has computed the digest from the segment's bytes. The
- *                                  word of the process that has added it does not count
- *   DROP id                    ->  one reference of FOUND or DONE
- *   ASK                        ->
+ *       descriptor             ->  a sealed segment, in place of that many reserved bytes
+ *                              <-  DONE id; or FOUND as above, if another user was first and
+ * `apart` is not set CHECKED id                 ->  a user has computed the digest from the
+ * segment's bytes. The process that added the segment does not count DROP id                    ->
+ * drops one reference of FOUND or DONE ASK                        ->
  *                              <-  DONE with the totals
- *                            <-  REFUSED, to any of these: the owner has no memory or descriptor
- *                                left. A connection that it cannot keep ends with it
+ *                              <-  REFUSED, to any of these: the owner has no memory or descriptor
+ *                                  left. It then closes a connection that it cannot keep
  *
- * RETURN, UNCLAIM, CHECKED and DROP are not answered. What is not a message ends the connection,
- * and the end of a connection drops and returns all that it had, claims too. ADD ends a claim.
+ * RETURN, UNCLAIM, CHECKED and DROP have no reply. A malformed message ends the connection. The end
+ * of a connection drops and returns everything that it had, including claims. ADD ends a claim.
  */
 #ifndef RVL_CORE_BACKUP_STORE_MESSAGE_H
 #define RVL_CORE_BACKUP_STORE_MESSAGE_H
@@ -40,10 +38,10 @@
 
 #define RVLI_STORE_MAGIC UINT64_C(0x0365726f74534c52) /* "RLStore", version 3 */
 
-/* An owner answers within microseconds: one that takes so many seconds has been stopped. */
+/* An owner replies within microseconds. After this many seconds it is taken for stopped. */
 #define RVLI_STORE_PATIENCE_S 10
 
-/* What is not answered waits so long for a full connection, and then ends it. */
+/* Messages without a reply wait this long for a full connection, and then close it. */
 #define RVLI_STORE_TELL_MS 100
 
 typedef enum rvli_store_kind {
@@ -67,13 +65,13 @@ typedef enum rvli_store_kind {
 typedef struct rvli_store_message {
     uint64_t magic;   /* also the version */
     uint32_t kind;    /* rvli_store_kind */
-    uint32_t apart;   /* ADD: its content differs from what has the same digest */
-    uint32_t claim;   /* FIND */
-    uint32_t checked; /* FOUND */
+    uint32_t apart;   /* ADD: its content differs from the segment with the same digest */
+    uint32_t claim;   /* in FIND */
+    uint32_t checked; /* in FOUND */
     uint64_t id;
     uint64_t bytes;
     rvli_digest digest;
-    uint64_t budget_bytes; /* the totals: DONE of ASK, and FULL */
+    uint64_t budget_bytes; /* the totals: in DONE to ASK, and in FULL */
     uint64_t kept_bytes;
     uint64_t promised_bytes;
     uint64_t referenced_bytes;
@@ -84,16 +82,16 @@ typedef struct rvli_store_message {
     uint64_t refused_count;
 } rvli_store_message;
 
-/* The address of a path. RVL_ERR_INVALID: none, or too long a one. */
+/* Makes the address of a path. RVL_ERR_INVALID: the path is empty or too long. */
 rvl_status rvli_store_address(const char *path, struct sockaddr_un *address_out);
 
-/* A socket that is connected to the owner at an address, who is of this user. -1: errno says. */
+/* Connects to the owner at an address. The owner must be of this user. -1: see errno. */
 int rvli_store_connect(const struct sockaddr_un *address);
 
-/* Whether a descriptor is of a file of this size that nobody can change any more. */
+/* Returns whether a descriptor is a file of this size that nobody can change any more. */
 bool rvli_store_is_sealed(int fd, uint64_t bytes);
 
-/* Whether it could be made one. Nobody may have it mapped to write. */
+/* Seals a file. Returns false on failure. Nobody may have it mapped for writing. */
 bool rvli_store_seal(int fd);
 
 #endif
