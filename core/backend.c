@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ops table: names, checks, and stubs for what a backend lacks. */
+/* The ops table: names, checks, and stubs for missing ops. */
 #include "core/backend.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static bool has_required(const rvli_backend_ops *ops)
     return all;
 }
 
-/* Fills the groups that are missing as a whole; false if one is there in part. */
+/* Fills groups that are missing completely. Returns false if a group is incomplete. */
 static bool fill_groups(rvli_backend_ops *ops)
 {
     if ((ops->export_block == NULL) != (ops->import_block == NULL))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts of allocations: bytes that one tag has taken, and that are charged to another. */
+/* Parts of allocations: bytes allocated by one tag and charged to another. */
 #include "base/error.h"
 #include "core/ledger.h"
 #include "core/prefetch.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What every public call asks first: whether it may go on. And the log, which is a callback. */
+/* The checks at the start of every public call. And the log, which is a callback. */
 #include "base/error.h"
 #include "core/tables.h"
 
 /* ---- Fork ---- */
 
-/* Rises in every forked child, so that a context knows it was inherited. */
+/* Rises in every forked child, so that a context shows that it was inherited. */
 static _Atomic uint64_t fork_generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
@@ -53,7 +53,7 @@ void rvli_log(const rvl_context *context, rvl_log_level level, const char *messa
     rvli_callback_leave();
 }
 
-/* ---- A process that sleeps ---- */
+/* ---- Sleeping processes ---- */
 
 static _Thread_local int sleeper_depth __attribute__((tls_model("initial-exec")));
 
@@ -67,7 +67,7 @@ void rvli_sleeper_leave(void)
     sleeper_depth--;
 }
 
-/* A call would wait in the driver until somebody wakes the process. */
+/* Without this refusal, a call would wait in the driver until the process is woken. */
 static rvl_status refuse_asleep(int state)
 {
     if (state == RVLI_SLEEP_LOST)

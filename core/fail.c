@@ -17,7 +17,7 @@ static uint64_t free_on(rvl_context *context, int device)
     return free_bytes;
 }
 
-/* The context's own recording, and who listens to the process. */
+/* Tells the context's own recording and the listener of the process. */
 static void tell_refusal(rvl_context *context, const rvli_tag *tag, int device,
                          uint64_t requested_bytes, uint64_t free_bytes)
 {

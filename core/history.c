@@ -23,7 +23,7 @@ void rvli_history_touch(rvli_history *history, rvli_holder *holder)
     history->touched_count++;
 }
 
-/* A list with room for that many, or NULL: no memory, and the list is as it was. */
+/* Returns a list with room for that many, or NULL: no memory, and the list is unchanged. */
 static void *with_room(void *items, size_t item_bytes, size_t *capacity, size_t wanted)
 {
     size_t larger = *capacity > 0 ? *capacity : FIRST_CAPACITY;
@@ -64,7 +64,7 @@ bool rvli_history_settle(rvli_history *history, rvli_holder *holder, uint64_t sh
     return holder->bytes != share_bytes;
 }
 
-/* What a stage is in which nothing happens: what the one before it ended with. */
+/* Returns a stage in which nothing happens after this one. */
 static rvli_stage_device idle_after(const rvli_stage_record *record)
 {
     return (rvli_stage_device){.peak_bytes = record->what.end_bytes,
@@ -94,7 +94,7 @@ void rvli_history_end_stage(rvli_history *history, uint32_t stage, const rvli_st
 
 /* ---- Reading ---- */
 
-/* The last record that is not behind a stage; NULL: there is none. */
+/* Returns the last record up to a stage, or NULL. */
 static const rvli_stage_record *record_of(const rvli_history *history, uint32_t stage)
 {
     size_t low = 0, high = history->record_count;
@@ -142,7 +142,7 @@ static bool is_before(const rvli_holder *a, const rvli_holder *b)
     return order != 0 ? order < 0 : a->past.number < b->past.number;
 }
 
-/* Divides a tree into what is before a holder and what is behind it. */
+/* Splits a tree into the holders before and after a holder. */
 static void split(rvli_holder *tree, const rvli_holder *at, rvli_holder **before,
                   rvli_holder **behind)
 {
@@ -161,7 +161,7 @@ static void split(rvli_holder *tree, const rvli_holder *at, rvli_holder **before
     *behind = NULL;
 }
 
-/* Makes one tree of two, all of the first before all of the second. */
+/* Joins two trees. All of the first are before all of the second. */
 static rvli_holder *join(rvli_holder *before, rvli_holder *behind)
 {
     rvli_holder *root, **place = &root;
@@ -226,7 +226,7 @@ void rvli_history_look_at(rvli_history *history, uint32_t stage)
     }
 }
 
-/* In order, from an index on, as many as there is room for. Returns the index behind the last. */
+/* Copies in order, from an index on, as many as fit. Returns the index after the last. */
 static size_t copy_tree(const rvli_holder *tree, const rvli_elements_out *out, size_t index)
 {
     while (tree != NULL && index < out->capacity) {

@@ -68,7 +68,7 @@ rvli_allocation *rvli_index_get(const rvli_index *index, uint64_t addr)
     return (rvli_allocation *)(uintptr_t)value;
 }
 
-/* A list that was long once is not kept for a time when it may be short. */
+/* Frees a long list, because it may stay short for a long time. */
 static void forget_pending(rvli_index *index)
 {
     if (index->pending_capacity <= PENDING_KEPT)
@@ -78,7 +78,7 @@ static void forget_pending(rvli_index *index)
     index->pending_capacity = 0;
 }
 
-/* Puts what is pending into the ordered map. */
+/* Moves pending allocations into the ordered map. */
 static rvl_status order(rvli_index *index)
 {
     while (index->pending_count > 0) {

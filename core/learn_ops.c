@@ -11,17 +11,20 @@
 #include "base/error.h"
 
 #define FS_PER_NS 1e6
-#define FADES 0.9 /* what a measurement still counts when the next one comes */
-#define APART 2.0 /* sizes so far apart say what is a call's part and what a byte's */
+#define FADES 0.9 /* factor on the weight of old measurements at each new one */
+#define APART                                                                                      \
+    2.0 /* ratio of sizes that is enough to separate the cost of a call from that of a             \
+           byte */
 
 /*
- * Timing a call takes two readings of the clock and a lock: as much as all else that is added to
- * it. So the first calls are timed, of each kind and device, and then one of every few.
+ * Timing a call takes two readings of the clock and a lock, as much as the decorator's other
+ * overhead. So for each kind of call and device, the first calls are timed, and then one of every
+ * few.
  */
 #define TIMED_FIRST 64
 #define TIMED_OF 16
 
-/* Calls that are timed by themselves. */
+/* Calls that are timed individually. */
 #define CALL_MAP(X)                                                                                \
     X(create)                                                                                      \
     X(release)                                                                                     \
@@ -37,32 +40,32 @@ enum {
 };
 
 /*
- * Sums of a line through times by bytes. A size counts by what it is known to take, so that a
- * relative error counts the same at every size, and a slow call as much as a fast one.
+ * Sums for a linear regression of time over bytes. A size is weighted by its known cost, so that a
+ * relative error counts the same at every size, and a slow call counts as much as a fast one.
  */
 typedef struct line {
     double w, wx, wxx, wy, wxy;
     double least_bytes, most_bytes;
 } line;
 
-/* So many ns for so many bytes, in all. */
+/* Total time for a total of bytes. */
 typedef struct rate {
     double ns, bytes;
 } rate;
 
 typedef struct device_record {
-    rvl_cost_model known; /* as the backend says it */
+    rvl_cost_model known; /* as the backend reports it */
     line calls[CALLS];
-    _Atomic uint32_t begun[CALLS]; /* calls so far; without the lock */
+    _Atomic uint32_t begun[CALLS]; /* calls so far; updated without the lock */
     rate out, in, making;
     /* Since the device last had nothing queued: */
     uint64_t begin_ns;
     uint64_t out_bytes, in_bytes, made_bytes;
-    uint64_t other_count; /* fills and digests: then nothing is learned of copies */
-    uint64_t events;      /* recorded, and not waited for */
-    bool queued_since;    /* something, since the last event */
+    uint64_t other_count; /* fills and digests: with them, nothing is learned about copies */
+    uint64_t events;      /* recorded and not waited for */
+    bool queued_since;    /* something was queued since the last event */
     uint64_t host_bytes;  /* in buffers */
-    uint64_t host_most;   /* and at most so far */
+    uint64_t host_most;   /* peak of host_bytes */
 } device_record;
 
 struct rvli_learner {
@@ -73,7 +76,7 @@ struct rvli_learner {
     device_record devices[];
 };
 
-/* ---- What is noted ---- */
+/* ---- Recording ---- */
 
 static device_record *lock_record(rvli_learner *learner, int device)
 {
@@ -113,14 +116,14 @@ static rvl_cost known_cost(const rvl_cost_model *known, int call)
     return costs[call];
 }
 
-/* Whether this call is one that is timed. */
+/* Returns whether to time this call. */
 static bool is_timed(rvli_learner *learner, int device, int call)
 {
     if (device < 0 || device >= learner->device_count)
         return false;
     uint32_t before =
         atomic_load_explicit(&learner->devices[device].begun[call], memory_order_relaxed);
-    /* Threads that meet here count one call for two: it is a choice, and no sum. */
+    /* Concurrent threads may count two calls as one. The count is only used for sampling. */
     atomic_store_explicit(&learner->devices[device].begun[call], before + 1, memory_order_relaxed);
     return before < TIMED_FIRST || before % TIMED_OF == 0;
 }
@@ -170,7 +173,7 @@ static void add_to_rate(rate *it, uint64_t bytes, uint64_t ns)
     it->bytes = it->bytes * FADES + (double)bytes;
 }
 
-/* All that was queued has ended. */
+/* Everything queued has ended. */
 static void note_ended(device_record *record)
 {
     uint64_t ns = rvli_monotonic_ns() - record->begin_ns;
@@ -277,7 +280,7 @@ static rvl_status learn_wait_event(void *self, int device, uint64_t event)
         return status;
     record->events -= record->events > 0;
     if (status != RVL_OK)
-        forget_queued(record); /* its time says nothing */
+        forget_queued(record); /* its time has no meaning */
     else if (is_idle(record))
         note_ended(record);
     unlock(learner);
@@ -291,7 +294,7 @@ static rvl_status learn_synchronize(void *self, int device)
     device_record *record = lock_record(learner, device);
     if (record == NULL)
         return status;
-    forget_queued(record); /* of others, too */
+    forget_queued(record); /* this also waited for work of others */
     unlock(learner);
     return status;
 }
@@ -310,7 +313,7 @@ static void learn_close(void *self)
     free(learner);
 }
 
-/* The others are handed on as they are. */
+/* Other ops are forwarded unchanged. */
 #define FORWARD(name, parameters, arguments)                                                       \
     static rvl_status forward_##name parameters                                                    \
     {                                                                                              \
@@ -363,15 +366,14 @@ void *rvli_learner_inner(const rvli_learner *learner)
     return learner->self;
 }
 
-/* ---- What was learned ---- */
+/* ---- Results ---- */
 
 static uint32_t whole(double value)
 {
     return value <= 0 ? 0 : value >= UINT32_MAX ? UINT32_MAX : (uint32_t)(value + 0.5);
 }
 
-/* The cost that was known, with both parts larger or smaller: sizes alike do not tell them apart.
- */
+/* Scales both parts of the known cost alike: similar sizes cannot separate the two. */
 static rvl_cost scaled(const line *it, rvl_cost known)
 {
     double mean_bytes = it->wx / it->w;

@@ -17,11 +17,10 @@ void rvli_ledger_init(rvli_ledger *ledger)
     ledger->kept.tag = "kept";
     ledger->stranded.process = OWN_PROCESS;
     ledger->stranded.tag = "stranded";
-    ledger->imported.tag = "imported"; /* external: the process that has it is another */
+    ledger->imported.tag = "imported"; /* external: another process holds it */
 }
 
-/* Before a holder changes for the first time in an epoch: what it had at the peak is what it has.
- */
+/* On a holder's first change in an epoch, saves its share of the peak. */
 static void note_peak_share(rvli_ledger *ledger, rvli_holder *holder)
 {
     if (!holder->past.touched)
@@ -171,14 +170,14 @@ static rvli_mark *find_mark(rvl_context *context, const char *name)
         return NULL;
     memcpy(mark->name, name, length + 1);
     HASH_ADD_KEYPTR(hh, context->marks, mark->name, length, mark);
-    if (mark->hh.tbl == NULL) { /* uthash found no memory and took it out again */
+    if (mark->hh.tbl == NULL) { /* uthash found no memory and removed it */
         free(mark);
         return NULL;
     }
     return mark;
 }
 
-/* "rollout#2". NULL: no memory. */
+/* Returns a name such as "rollout#2". NULL: no memory. */
 static char *numbered_name(const rvli_mark *mark)
 {
     size_t size = strlen(mark->name) + sizeof "#4294967295";
@@ -201,7 +200,7 @@ static bool grow_stages(rvl_context *context)
     return true;
 }
 
-/* The current stage as it is if it ends now. */
+/* Returns the current stage as if it ended now. */
 static rvli_stage_device ended_now(const rvli_ledger *ledger)
 {
     rvli_stage_device stage = ledger->stage;
@@ -210,8 +209,7 @@ static rvli_stage_device ended_now(const rvli_ledger *ledger)
     return stage;
 }
 
-/* Writes down the shares of the current stage's peak. Those that have something else by now stay
- * touched. */
+/* Records the shares of the current stage's peak. Holders with different bytes now stay touched. */
 static void settle_shares(rvli_ledger *ledger)
 {
     rvli_history *history = &ledger->history;
@@ -227,7 +225,7 @@ static void settle_shares(rvli_ledger *ledger)
     }
 }
 
-/* A stage inherits what is in use: its peak is at least that. */
+/* Begins a stage with what is in use: its peak is at least that. */
 static void begin_with_what_is(rvli_ledger *ledger)
 {
     ledger->stage =
@@ -252,7 +250,7 @@ static rvl_status reserve_histories(rvl_context *context)
     return status;
 }
 
-/* Room for a stage more, and for the end of the current one. */
+/* Reserves room for one more stage, and for the end of the current one. */
 static rvl_status reserve_stage(rvl_context *context)
 {
     if (!grow_stages(context))
@@ -260,7 +258,7 @@ static rvl_status reserve_stage(rvl_context *context)
     return context->stage_count > 0 ? reserve_histories(context) : RVL_OK;
 }
 
-/* With the room reserved. */
+/* Requires reserve_stage(). */
 static void add_stage(rvl_context *context, const char *name, const char *mark)
 {
     for (int device = 0; context->stage_count > 0 && device < context->device_count; device++)
@@ -307,7 +305,10 @@ rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, 
                                              : rvli_history_stage(&ledger->history, stage);
 }
 
-/* The current stage has no changes yet: they are shown in the view, and taken back. */
+/*
+ * The current stage has no recorded changes yet. So this shows them in the view, and then undoes
+ * that.
+ */
 static size_t copy_current(rvli_ledger *ledger, const rvli_elements_out *holders_out)
 {
     rvli_history *history = &ledger->history;
@@ -342,7 +343,7 @@ void rvli_ledger_destroy(rvl_context *context)
         HASH_DEL(context->marks, mark);
         free(mark);
     }
-    /* There may be no records yet: opening has failed. */
+    /* There are no devices yet if opening has failed. */
     for (int device = 0; context->devices != NULL && device < context->device_count; device++) {
         rvli_cause *cause, *next_cause;
         rvli_history_destroy(&context->devices[device].ledger.history);

@@ -21,7 +21,7 @@ rvl_status rvl_listener_set(const rvl_listener *new)
         atomic_store(&listener, NULL);
         return RVL_OK;
     }
-    rvl_listener known; /* the struct itself is not copied: this is for its fields' sake */
+    rvl_listener known; /* only used to check the fields; the struct itself is not copied */
     rvl_status status = rvli_options_read(&known, sizeof known, new);
     if (status != RVL_OK)
         return status;
@@ -63,7 +63,7 @@ void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr)
         hears->freeing(context, addr);
 }
 
-/* All functions of a listener, those that it does not know NULL. */
+/* Returns all functions of a listener. Functions missing from its version are NULL. */
 static rvl_listener functions_of(const rvl_listener *hears)
 {
     rvl_listener known = {0};
@@ -133,7 +133,7 @@ void rvli_listener_tell_closed(const rvli_backend_ops *ops, uint64_t ordinals)
 
 /* ---- All contexts on real devices ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* before that of a context */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a context's lock */
 static rvl_context *contexts;
 
 static void lock_contexts(void)
@@ -146,7 +146,10 @@ static void unlock_contexts(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* As early as can be. Handlers that were registered first run last, and take their locks then. */
+/*
+ * Registered as early as possible: prepare handlers run in reverse order, so this one takes its
+ * lock last.
+ */
 __attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(lock_contexts, unlock_contexts, unlock_contexts);
@@ -188,7 +191,7 @@ size_t rvli_listener_contexts(rvl_context **contexts_out, size_t capacity)
     return count;
 }
 
-/* With the lock of all contexts held. Those of the parent process answer nothing. */
+/* With the lock of all contexts held. False for contexts of the parent process. */
 static bool is_paused_in(rvl_context *context, rvl_addr addr)
 {
     if (rvli_context_check(context) != RVL_OK)

@@ -23,7 +23,9 @@ static rvl_status check_name(const char *name)
 
 /* ---- Stages and steps ---- */
 
-/* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read.
+/*
+ * Reads the true use of every device, including other processes. RVLI_USE_UNKNOWN if it cannot be
+ * read.
  */
 static void sample_use(rvl_context *context, uint64_t *used_bytes)
 {
@@ -39,8 +41,8 @@ static void sample_use(rvl_context *context, uint64_t *used_bytes)
 }
 
 /*
- * Samples the use of an instant at which no thread changes memory, and leaves the lock held. Where
- * there is no such instant, nothing is known.
+ * Samples the use at an instant when no thread changes memory, and returns with the lock held. If
+ * there is no such instant, the use is unknown.
  */
 static void sample_and_lock(rvl_context *context, uint64_t *used_bytes)
 {
@@ -104,7 +106,7 @@ rvl_status rvl_step(rvl_context *context)
     return RVL_OK;
 }
 
-/* ---- Segments, of which replay makes stages that overlap ---- */
+/* ---- Segments, from which replay makes stages that overlap ---- */
 
 rvl_status rvl_private_segment_now(rvl_context *context, int device,
                                    rvl_private_segment *segment_out)
@@ -170,7 +172,7 @@ static rvli_cause *find_cause(rvli_ledger *ledger, const char *name)
     return cause;
 }
 
-/* Simulated devices make room for external bytes; real ones have it taken already. */
+/* Simulated devices make room for external bytes. On real devices the memory is already taken. */
 static rvl_status take_room(rvl_context *context, int device, uint64_t total_bytes)
 {
     if (!context->ops.simulated)
@@ -183,7 +185,7 @@ static rvl_status take_room(rvl_context *context, int device, uint64_t total_byt
     return status;
 }
 
-/* With the lock held: external_set is of simulated devices alone and does not block. */
+/* With the lock held: external_set only exists on simulated devices and does not block. */
 static rvl_status set_external(rvl_context *context, int device, const char *name, uint64_t bytes)
 {
     rvli_ledger *ledger = &context->devices[device].ledger;

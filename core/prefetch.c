@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bringing an allocation into the processor's caches before it is needed.
+ * Prefetches an allocation into the processor's caches before it is needed.
  *
- * With a million allocations live, freeing one that was made long ago misses the cache in the
- * table, in its record, and in its block and neighbours, each known only when the one before is
- * there. A caller that knows some calls ahead what will be freed can have all of these fetched
- * meanwhile.
+ * With a million live allocations, freeing an old one misses the cache in the table, in its record,
+ * and in its block and neighbours. Each address is only known after the previous miss. A caller
+ * that knows some calls ahead what will be freed can have all of these fetched in the meantime.
  */
 #include "core/prefetch.h"
 
@@ -14,7 +13,7 @@
 static void prefetch_record(const rvli_allocation *allocation)
 {
     __builtin_prefetch(allocation);
-    __builtin_prefetch((const char *)allocation + 64); /* of two cache lines */
+    __builtin_prefetch((const char *)allocation + 64); /* the record has two cache lines */
 }
 
 static void prefetch_parts(const rvli_allocation *allocation)

@@ -15,7 +15,7 @@
 
 /* ---- Events ---- */
 
-/* Kernel's number of the calling thread, asked for once by each thread. */
+/* Returns the kernel's id of the calling thread. Each thread asks the kernel once. */
 static uint32_t thread_number(void)
 {
     static _Thread_local uint32_t number __attribute__((tls_model("initial-exec")));
@@ -24,7 +24,7 @@ static uint32_t thread_number(void)
     return number;
 }
 
-/* Processes are declared before their first event. The writer may find no memory for a name. */
+/* Declares processes before their first event. The writer may run out of memory for a name. */
 static rvl_status declare_processes(rvl_context *context)
 {
     rvli_recorder *recorder = &context->recorder;
@@ -39,7 +39,7 @@ static rvl_status declare_processes(rvl_context *context)
     return status;
 }
 
-/* What is missing is remembered; stop reports it. */
+/* A failure is remembered, and stop reports it. */
 static void write_event(rvl_context *context, rvl_trace_event *event)
 {
     rvl_error cause = *rvli_error_get();
@@ -81,7 +81,9 @@ static void write_alloc(rvl_context *context, const rvli_allocation *allocation,
                 });
 }
 
-/* Whether a transition's line is to come that does not move it, though its tag. */
+/*
+ * Returns whether a transition of its tag, which does not include it, has still to write its line.
+ */
 static bool is_late(const rvli_allocation *allocation)
 {
     uint8_t state = rvli_mover(allocation)->state;
@@ -126,7 +128,7 @@ void rvli_record_free(rvl_context *context, const rvli_allocation *allocation)
     rvli_recorder *recorder = &context->recorder;
     uint64_t id = allocation->id;
     if (rvli_intmap_remove(&recorder->late, allocation->addr, &id) && id == 0) {
-        recorder->owed--; /* the file never hears of it */
+        recorder->owed--; /* the file does not have it yet, and never will */
         return;
     }
     write_event(context, &(rvl_trace_event){
@@ -325,7 +327,7 @@ rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t f
 
 #define BOOT_ID_BYTES 37
 
-/* The kernel's number of this boot; false where it cannot be read. */
+/* Reads the kernel's id of this boot. Returns false if it cannot be read. */
 static bool read_boot_id(char boot_id[BOOT_ID_BYTES])
 {
     int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -337,7 +339,7 @@ static bool read_boot_id(char boot_id[BOOT_ID_BYTES])
     return length == BOOT_ID_BYTES - 1;
 }
 
-/* Where time 0 lies. Virtual time has no place on any other clock. */
+/* Stores the clocks at time 0 of the trace. Virtual time has no relation to other clocks. */
 static void place_clock(rvl_context *context, rvl_trace_header *header, char *boot_id)
 {
     struct timespec wall;
@@ -370,7 +372,7 @@ static int compare_ids(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* What is there already, oldest first: ids must rise. */
+/* Writes the existing allocations, oldest first, because ids must rise. */
 static rvl_status write_existing(rvl_context *context)
 {
     size_t count = 0;
@@ -396,7 +398,10 @@ static rvl_status write_existing(rvl_context *context)
     return status;
 }
 
-/* Writes the header and what is there; then the file appears. Undoes itself. With the lock held. */
+/*
+ * Writes the header and the existing allocations. Then the file appears. On failure it undoes
+ * everything. With the lock held.
+ */
 static rvl_status start(rvl_context *context, const char *path, const rvl_trace_header *header)
 {
     rvli_recorder *recorder = &context->recorder;
@@ -451,7 +456,7 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
     return status;
 }
 
-/* Without its end record: a line is missing that the writer did not see fail. */
+/* Closes the file without its end record: a line is missing although the writer did not fail. */
 static rvl_status end_short(rvl_trace_writer *writer)
 {
     (void)rvl_trace_writer_flush(writer);

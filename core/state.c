@@ -11,16 +11,16 @@
  *                                      `--LOSE--> LOST
  *   ACTIVE --LOSE--> LOST: a free that failed half-way and could not be undone
  *
- * A moving allocation (PAUSING, RESUMING) belongs to the thread that moves it: nobody else may free
- * or move it. Everything that changes a state asks this table.
+ * A moving allocation (PAUSING, RESUMING) belongs to the thread that moves it: no other thread may
+ * free or move it. Every change of a state goes through this table.
  */
 #include "core/state.h"
 
 #include <stddef.h>
 
-/* No move leads here. */
+/* The move is illegal. */
 #define ILLEGAL (-1)
-/* Legal, and the allocation is gone afterwards. */
+/* The move is legal, and frees the allocation. */
 #define GONE (-2)
 
 static const signed char table[RVLI_STATE_COUNT][RVLI_MOVE_COUNT] = {

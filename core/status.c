@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What callers see of statuses and of the error record. */
+/* The public functions for statuses and the error record. */
 #include "reveille/status.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 
 rvl_status rvl_last_error(rvl_error *error_out)
 {
-    /* Checked here: a misuse of this call must not replace the record it was meant to read. */
+    /* Checked here, because a misuse of this call must not replace the record that it should read.
+     */
     if (!error_out ||
         error_out->struct_size < offsetof(rvl_error, status) + sizeof(error_out->status))
         return RVL_ERR_INVALID;

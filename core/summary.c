@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A device in a sentence, for messages: what it is, what is free, and who holds the rest. */
+/* A device in a sentence, for messages: its name, its free memory, and the holders of the rest. */
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -34,13 +34,15 @@ static uint64_t weight(const share *of)
     return of->active_bytes + of->paused_bytes;
 }
 
-/* Whether a comes before b: larger first, and of those that are alike the older tag. */
+/* Returns whether a comes before b: the larger first, and the older tag of two equal ones. */
 static bool before(const share *a, const share *b)
 {
     return weight(a) != weight(b) ? weight(a) > weight(b) : a->number < b->number;
 }
 
-/* The first behind `last` (NULL: of all), and how many there are from there on. With the lock held.
+/*
+ * Finds the first share after `last` (NULL: the first of all), and counts those from there on. With
+ * the lock held.
  */
 static share next_share(const rvl_context *context, int device, const share *last, uint32_t *left)
 {
@@ -89,7 +91,7 @@ static void add_holders(rvli_text *text, const rvl_context *context, int device)
     }
 }
 
-/* Memory that no allocation of this context explains. With the lock held. */
+/* Returns the memory that no allocation of this context explains. With the lock held. */
 static uint64_t held_elsewhere(const rvli_device *device, uint64_t in_use_bytes)
 {
     uint64_t own = device->ledger.used_bytes - device->ledger.external_bytes;
@@ -104,7 +106,7 @@ static void write_summary(rvli_text *text, rvl_context *context, int device, uin
     rvli_text_add(text, rvl_version());
     rvli_text_add(text, ", device ");
     rvli_text_add_u64(text, (uint64_t)on->facts.ordinal);
-    if (on->facts.name[0] != '\0') { /* a simulated one may have none */
+    if (on->facts.name[0] != '\0') { /* a simulated device may have no name */
         rvli_text_add(text, " (");
         rvli_text_add(text, on->facts.name);
         rvli_text_add(text, ")");

@@ -82,8 +82,7 @@ static void free_tag(const rvl_context *context, rvli_tag *tag)
     free(tag);
 }
 
-/* The place of the next number; makes its chunk if it is the first of it. NULL: no memory or full.
- */
+/* Returns the slot for the next number, and makes its chunk if needed. NULL: no memory, or full. */
 static rvli_tag **tag_slot(rvl_context *context)
 {
     uint32_t index = atomic_load_explicit(&context->tag_count, memory_order_relaxed);
@@ -130,7 +129,7 @@ static rvli_tag *new_tag(rvl_context *context, rvli_process *process, const rvli
     return tag;
 }
 
-/* false: too long to be a name. */
+/* Returns false if the name is too long. */
 static bool make_key(rvl_process process, const char *name, rvli_tag_key *key_out)
 {
     size_t length = strnlen(name, NAME_BYTES_MAX + 1);
@@ -219,7 +218,7 @@ void rvli_tables_destroy(rvl_context *context)
         HASH_DEL(context->tags_by_key, tag);
         free_tag(context, tag);
     }
-    for (uint32_t i = 0; i < RVLI_TAG_CHUNKS; i++) { /* they are made in order */
+    for (uint32_t i = 0; i < RVLI_TAG_CHUNKS; i++) { /* chunks are made in order */
         rvli_tag **chunk = atomic_load_explicit(&context->tag_chunks[i], memory_order_relaxed);
         if (chunk == NULL)
             break;
