@@ -15,7 +15,7 @@ static rvl_status host_hold(rvli_transition *transition, const rvli_allocation *
                                  &backup->host);
 }
 
-/* NULL: in a rehearsal, where nothing is copied. */
+/* Returns NULL in a rehearsal, where nothing is copied. */
 static char *place_in(const rvli_backup *backup, uint64_t offset)
 {
     return backup->host != NULL ? (char *)backup->host + offset : NULL;
@@ -45,7 +45,7 @@ rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *al
     return status;
 }
 
-/* A buffer that cannot be given back is lost to this process, and nothing depends on it. */
+/* A buffer that cannot be freed is lost to this process. Nothing depends on it. */
 static void host_drop(rvl_context *context, rvli_backup *backup)
 {
     rvli_error_before before;
@@ -64,7 +64,7 @@ const rvli_backup_store rvli_host_store = {
     .drop = host_drop,
 };
 
-/* ---- Any ---- */
+/* ---- In any store ---- */
 
 bool rvli_backup_is_in_store(const rvli_backup *backup)
 {

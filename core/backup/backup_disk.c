@@ -11,17 +11,17 @@
 #include "core/backup/host_buffer.h"
 
 /*
- * Sixteen requests of 4 MiB keep an NVMe disk busy. On the disk of an H200 host neither more nor
- * larger ones are faster (bench/bench_disk); with eight, reads were a fifth slower.
+ * Sixteen requests of 4 MiB keep an NVMe disk busy. On the disk of an H200 host, neither more nor
+ * larger requests are faster (bench/bench_disk); with eight, reads were a fifth slower.
  */
 #define SLOTS 16u
 #define SLOT_BYTES (UINT64_C(4) << 20)
 
 typedef enum slot_state {
     SLOT_FREE = 0,
-    SLOT_COPYING_OUT, /* from the device; then to be written */
+    SLOT_COPYING_OUT, /* from the device; written next */
     SLOT_WRITING,
-    SLOT_READING, /* then to be copied to the device */
+    SLOT_READING, /* copied to the device next */
     SLOT_COPYING_IN
 } slot_state;
 
@@ -37,13 +37,13 @@ typedef struct slot {
 
 struct rvli_disk_transfer {
     rvl_context *context;
-    rvli_disk_share *keeper; /* of the file of a pause */
+    rvli_disk_share *keeper; /* the first share in the file of a pause */
     rvli_disk_queue *queue;
-    int device; /* the one the ring was made for */
+    int device; /* the device for which the ring was made */
     void *ring;
     slot slots[SLOTS];
-    uint64_t taken;  /* pieces so far: piece n went through slot n % SLOTS */
-    uint64_t end_ns; /* when a simulated disk is done */
+    uint64_t taken;  /* pieces so far: piece n used slot n % SLOTS */
+    uint64_t end_ns; /* when a simulated disk will be idle */
 };
 
 /* ---- The transfer ---- */
@@ -82,7 +82,7 @@ static rvl_status fill_ring(rvli_disk_transfer *transfer)
     return rvli_disk_queue_open(RVLI_DISK_AUTO, SLOTS, &transfer->queue);
 }
 
-/* The transition's transfer, made when it is first needed. */
+/* Returns the transition's transfer. Makes it at the first call. */
 static rvl_status transfer_of(rvli_transition *transition, int device,
                               rvli_disk_transfer **transfer_out)
 {
@@ -121,7 +121,7 @@ static rvl_status wait_copy(rvli_disk_transfer *transfer, slot *s)
 {
     rvl_context *context = transfer->context;
     uint64_t event = s->event;
-    s->event = 0; /* waiting frees it, whatever the answer */
+    s->event = 0; /* waiting frees the event, whatever the result */
     rvl_status status = context->ops.wait_event(context->self, s->device, event);
     if (status != RVL_OK)
         rvli_error_op("wait_event");
@@ -152,7 +152,7 @@ static rvl_status copy_in(rvli_disk_transfer *transfer, slot *s)
     return mark_copy(transfer, s, SLOT_COPYING_IN);
 }
 
-/* Waits for what a slot is doing and begins what comes next. */
+/* Waits for a slot's current step and begins the next. */
 static rvl_status advance(rvli_disk_transfer *transfer, slot *s)
 {
     rvl_status status = RVL_OK;
@@ -186,13 +186,13 @@ static rvl_status finish(rvli_disk_transfer *transfer, slot *s)
     return status;
 }
 
-/* The slot of the piece that comes next: it has waited longest. */
+/* Returns the slot for the next piece: the one that has waited longest. */
 static slot *next_slot(rvli_disk_transfer *transfer)
 {
     return &transfer->slots[transfer->taken % SLOTS];
 }
 
-/* The next slot in turn, free, with its request filled in. */
+/* Gets the next slot in turn, waits until it is free, and fills in its request. */
 static rvl_status take_slot(rvli_disk_transfer *transfer, const rvli_allocation *allocation,
                             const rvli_disk_share *share, uint64_t offset, uint64_t bytes,
                             bool write, slot **slot_out)
@@ -216,13 +216,13 @@ static rvl_status take_slot(rvli_disk_transfer *transfer, const rvli_allocation 
     return RVL_OK;
 }
 
-/* The slot that was taken before the last one. */
+/* Returns the slot that was taken before the last one. */
 static slot *slot_before(rvli_disk_transfer *transfer)
 {
     return &transfer->slots[(transfer->taken + SLOTS - 2) % SLOTS];
 }
 
-/* While this piece is copied from the device the one before it goes to the disk. */
+/* Copies a piece from the device while the previous piece is written to the disk. */
 static rvl_status save_slot(rvli_disk_transfer *transfer, slot *s)
 {
     rvl_context *context = transfer->context;
@@ -239,7 +239,7 @@ static rvl_status save_slot(rvli_disk_transfer *transfer, slot *s)
     return status;
 }
 
-/* While this piece is read, the oldest one that was read is copied to the device. */
+/* Reads a piece while the oldest piece already read is copied to the device. */
 static rvl_status load_slot(rvli_disk_transfer *transfer, slot *s)
 {
     rvl_status status = rvli_disk_queue_submit(transfer->queue, &s->request);
@@ -301,7 +301,10 @@ void rvli_disk_abort(rvli_transition *transition)
 
 /* ---- The store ---- */
 
-/* Whether a pause may put an item's backup into its file: also what the store has no room for. */
+/*
+ * Returns whether a pause may put an item's backup into its file. That includes backups for which
+ * the store may have no room.
+ */
 static bool may_take_disk(const rvl_context *context, const rvli_move_item *item)
 {
     const rvli_allocation *allocation = item->allocation;
@@ -311,7 +314,7 @@ static bool may_take_disk(const rvl_context *context, const rvli_move_item *item
            rvli_backup_is_shared(context, allocation->device, (rvl_backup)allocation->policy);
 }
 
-/* What all disk backups that a pause may make take in its file. */
+/* Returns the file size for all disk backups that a pause may make. */
 static uint64_t file_bytes(const rvli_transition *transition)
 {
     uint64_t bytes = 0;
@@ -336,7 +339,7 @@ static rvl_status disk_hold(rvli_transition *transition, const rvli_allocation *
                                backup->size, &backup->disk);
 }
 
-/* A simulated disk works in the order of what it is asked, beside everything else. */
+/* A simulated disk works in the order of the requests, in parallel with everything else. */
 static void pass_time(rvli_disk_transfer *transfer, int device, bool write, uint64_t bytes)
 {
     const rvl_cost_model *cost = &transfer->context->devices[device].facts.cost;

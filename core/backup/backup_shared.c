@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Backups in the store of the node: what several processes hold alike is kept once.
+ * Backups in the node's store: content that several processes have in common is kept once.
  *
- * A backup is a row of segments, each a sealed file of the store, mapped side by side to be read.
+ * A backup is a row of segments, each a sealed file of the store. They are mapped next to each
+ * other for reading.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,12 +14,12 @@
 #include "core/backup/shared_transfer.h"
 
 /*
- * Smaller ones share more of contents that differ in places; each takes a descriptor of the owner
- * and a mapping of every user.
+ * With smaller segments, contents that differ in places share more. But each segment takes a
+ * descriptor of the owner and a mapping in every user.
  */
 #define SEGMENT_BYTES (UINT64_C(16) << 20)
 
-/* Addresses alone. */
+/* Only reserves addresses. */
 static rvl_status shared_hold(rvli_transition *transition, const rvli_allocation *allocation,
                               rvli_backup *backup)
 {
@@ -41,7 +42,7 @@ static rvl_status shared_hold(rvli_transition *transition, const rvli_allocation
     return RVL_OK;
 }
 
-/* Whole segments. In a rehearsal there are none, and copies are priced. */
+/* Saves whole segments. A rehearsal has no segments, and its copies are priced. */
 static rvl_status shared_save(rvli_transition *transition, const rvli_allocation *allocation,
                               rvli_backup *backup, uint64_t offset, uint64_t size)
 {

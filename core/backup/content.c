@@ -23,7 +23,7 @@ static bool digests_equal(rvli_digest a, rvli_digest b)
 
 /* ---- Digests ---- */
 
-/* Into item->digests, each granule's in its place. */
+/* Stores the digests in item->digests, at the index of each granule. */
 rvl_status rvli_content_learn(rvli_transition *transition, rvli_move_item *item, rvli_stretch what,
                               bool arriving)
 {
@@ -68,7 +68,7 @@ rvli_digest rvli_content_digest(const rvli_transition *transition, const rvli_mo
     return rvli_digest_of(digests + what.offset / granule, what.size / granule * sizeof *digests);
 }
 
-/* ---- Out ---- */
+/* ---- Saving ---- */
 
 static bool has_policy(const rvli_move_item *item)
 {
@@ -83,8 +83,8 @@ static bool is_for_store(const rvli_transition *transition, const rvli_move_item
 }
 
 /*
- * Whether digests of an item are worth their reading: to check what comes back, from the backup or
- * from others (reveille/parts.h), or to learn what changes.
+ * Returns whether an item needs digests: to check restored content from the backup or from other
+ * processes (reveille/parts.h), or to find what has changed.
  */
 static bool wants_digests(const rvli_transition *transition, const rvli_move_item *item)
 {
@@ -94,7 +94,7 @@ static bool wants_digests(const rvli_transition *transition, const rvli_move_ite
             is_for_store(transition, item));
 }
 
-/* Takes up the backups that were retained, and learns what has changed since. */
+/* Takes the retained backups, and computes what has changed since. */
 static rvl_status digest_retained(rvli_transition *transition, size_t *failed_out)
 {
     uint64_t device_mask = 0;
@@ -112,7 +112,9 @@ static rvl_status digest_retained(rvli_transition *transition, size_t *failed_ou
     return rvli_copies_wait(transition->context, device_mask);
 }
 
-/* Whether a retained backup, as digest_retained() has found, is the content. */
+/*
+ * Returns whether a retained backup still equals the content, by the digests of digest_retained().
+ */
 static bool is_unchanged(const rvli_transition *transition, const rvli_move_item *item)
 {
     const rvli_stretch all = {.size = item->allocation->size};
@@ -121,8 +123,8 @@ static bool is_unchanged(const rvli_transition *transition, const rvli_move_item
 }
 
 /*
- * Before anything is copied: for all that goes to the store at once, since a device that computes
- * digests of one allocation after the other is waited for each time.
+ * Computes names before anything is copied, for all items that go to the store at once. Otherwise
+ * the device would be waited for after each allocation.
  */
 static rvl_status name_for_store(rvli_transition *transition, size_t *failed_out)
 {
@@ -148,12 +150,14 @@ static rvl_status save_piece(rvli_transition *transition, rvli_move_item *item, 
                              uint64_t size)
 {
     item->overwritten = true;
-    if (!rvli_backup_is_in_store(item->backup)) /* that counts what it has to copy */
+    if (!rvli_backup_is_in_store(item->backup)) /* the store counts what it has to copy */
         item->copied_bytes += size;
     return item->backup->store->save(transition, item->allocation, item->backup, offset, size);
 }
 
-/* Copies the granules with digests that differ from the backup's, neighbours together. */
+/*
+ * Copies the granules with digests that differ from the backup's. Neighbours are copied together.
+ */
 static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item)
 {
     const rvli_allocation *allocation = item->allocation;
@@ -174,8 +178,8 @@ static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item
 }
 
 /*
- * Host memory is made behind host_alloc, and a copy waits for it. So all of it is asked for before
- * the first copy: its makers are then never without work while a copy waits.
+ * Host memory is made after host_alloc returns, and a copy waits for it. So all of it is requested
+ * before the first copy: then the makers never run out of work while a copy waits.
  */
 static rvl_status hold_in_host(rvli_transition *transition, size_t *failed_out)
 {
@@ -202,7 +206,10 @@ static rvl_status save_by_policy(rvli_transition *transition, rvli_move_item *it
     return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
 }
 
-/* To disk, what was for the store. A backup that was retained there is replaced by the commit. */
+/*
+ * Saves on disk what was meant for the store. The commit replaces a backup that was retained in the
+ * store.
+ */
 static rvl_status save_on_disk(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
@@ -214,7 +221,7 @@ static rvl_status save_on_disk(rvli_transition *transition, rvli_move_item *item
         rvli_backup_drop(context, in_store);
     rvli_lock(context);
     if (retained != NULL)
-        retained->current = false; /* some of it may be the new content */
+        retained->current = false; /* it may contain part of the new content */
     rvli_unlock(context);
     rvl_status status = rvli_backup_hold_on_disk(transition, item->allocation, &item->backup);
     return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
@@ -268,7 +275,7 @@ void rvli_content_unsaved(rvli_move_item *item)
         item->allocation->backup->current = false;
 }
 
-/* ---- In ---- */
+/* ---- Restoring ---- */
 
 rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation *allocation,
                              const rvli_backup *backup, rvli_stretch what)

@@ -9,16 +9,16 @@
 
 struct rvli_disk_remover {
     rvli_job job;
-    rvli_workers *workers; /* one thread, from when it is first needed; NULL: none */
-    pthread_mutex_t lock;  /* guards what follows, and the users of files */
+    rvli_workers *workers; /* one thread, started when first needed; NULL: none */
+    pthread_mutex_t lock;  /* guards the fields below, and the users of files */
     pthread_cond_t idle;
     bool working; /* the job is queued or runs */
     rvli_disk_share *gathered;
 };
 
-/* ---- Giving back ---- */
+/* ---- Freeing ---- */
 
-/* Takes shares off their files. Nothing is punched out of a file that is about to be closed. */
+/* Detaches shares from their files. No hole is punched in a file that is about to be closed. */
 static void unuse(rvli_disk_remover *remover, rvli_disk_share *shares)
 {
     pthread_mutex_lock(&remover->lock);
@@ -30,7 +30,7 @@ static void unuse(rvli_disk_remover *remover, rvli_disk_share *shares)
     pthread_mutex_unlock(&remover->lock);
 }
 
-/* Where the file system cannot punch holes, the space goes with the file. */
+/* If the file system cannot punch holes, the space is freed with the file. */
 static void give_back(rvli_disk_share *share)
 {
     if (share->size > 0)
@@ -43,7 +43,7 @@ static void give_back(rvli_disk_share *share)
     free(share);
 }
 
-/* false: nothing was gathered. */
+/* Returns false if nothing was gathered. */
 static bool give_back_gathered(rvli_disk_remover *remover)
 {
     pthread_mutex_lock(&remover->lock);
@@ -63,7 +63,7 @@ static bool give_back_gathered(rvli_disk_remover *remover)
 
 static void run(rvli_job *job)
 {
-    rvli_disk_remover *remover = (rvli_disk_remover *)job; /* its first member */
+    rvli_disk_remover *remover = (rvli_disk_remover *)job; /* the job is the first member */
     while (give_back_gathered(remover)) {
     }
     pthread_mutex_lock(&remover->lock);
@@ -72,7 +72,7 @@ static void run(rvli_job *job)
     pthread_mutex_unlock(&remover->lock);
 }
 
-/* A thread does it; where none can be had, the caller. */
+/* A thread frees the space, or the caller if no thread can be started. */
 void rvli_disk_space_clear(rvl_context *context)
 {
     rvli_disk_remover *remover = context->disk_remover;
@@ -93,7 +93,7 @@ void rvli_disk_space_clear(rvl_context *context)
         run(&remover->job);
 }
 
-/* Until nothing is left to be given back. */
+/* Waits until all dropped space is freed. */
 static void settle(rvl_context *context)
 {
     rvli_disk_remover *remover = context->disk_remover;
@@ -121,7 +121,7 @@ void rvli_disk_remover_delete(rvli_disk_remover *remover)
     if (remover == NULL)
         return;
     if (remover->workers != NULL)
-        rvli_workers_stop(remover->workers); /* when it has done what is queued */
+        rvli_workers_stop(remover->workers); /* after the queued jobs */
     give_back_gathered(remover);
     pthread_cond_destroy(&remover->idle);
     pthread_mutex_destroy(&remover->lock);
@@ -130,7 +130,7 @@ void rvli_disk_remover_delete(rvli_disk_remover *remover)
 
 /* ---- Files and shares ---- */
 
-/* A second try if the disk is full: with what was to be given back. */
+/* If the disk is full, tries again after dropped space is freed. */
 static rvl_status open_file(rvl_context *context, uint64_t size, rvli_disk_file *file_out)
 {
     rvl_status status = rvli_disk_file_open(context->disk_directory, size, file_out);

@@ -26,7 +26,10 @@ rvl_status rvli_host_buffer_make(rvl_context *context, int device, uint64_t size
     return RVL_OK;
 }
 
-/* Steps of a chunk: more allocations than that are told of together. */
+/*
+ * Calls the backend only when the number of chunks changes, so that several small allocations take
+ * one call.
+ */
 void rvli_host_buffer_ahead(rvl_context *context, int device)
 {
     rvli_host_count *count = &context->devices[device].host;

@@ -68,7 +68,7 @@ rvl_status rvli_segment_map(rvli_store_client *client, rvli_backup *backup, uint
         status = rvli_segment_error(
             "a segment of the store cannot be mapped (see sysctl vm.max_map_count)");
     else
-        (void)madvise(at, bytes, MADV_DONTFORK); /* a child would keep it in memory */
+        (void)madvise(at, bytes, MADV_DONTFORK); /* a forked child would keep it in memory */
     rvli_segment_forget(client, backup, number);
     if (status != RVL_OK) {
         rvli_store_drop(client, place);
@@ -91,8 +91,9 @@ rvl_status rvli_draft_reserve(rvli_store_client *client, rvli_draft *draft, uint
 }
 
 /*
- * By calls, and not into a mapping: pages are neither cleared before they are written nor brought
- * in one by one, lack of memory is an answer and not a signal, and no child has them mapped.
+ * Writes by system calls instead of through a mapping. Then pages are neither cleared before they
+ * are written nor faulted in one by one, lack of memory is an error instead of a signal, and no
+ * forked child has them mapped.
  */
 static bool write_all(int fd, const char *content, uint64_t bytes)
 {
@@ -116,7 +117,8 @@ rvl_status rvli_draft_write(rvli_draft *draft, const void *content)
     if (draft->fd < 0)
         return rvli_segment_error(
             "no file for a segment of the store: raise ulimit -n if it is too low");
-    /* Its size first: a kernel that gives large pages to files of memory gives them within it. */
+    /* Sets the size first: a kernel that uses large pages for memory files only does so within the
+       size. */
     if (ftruncate(draft->fd, (off_t)draft->bytes) != 0 ||
         !write_all(draft->fd, content, draft->bytes))
         return rvli_segment_error("no host memory for a segment of the store");
@@ -142,7 +144,7 @@ void rvli_draft_discard(rvli_store_client *client, rvli_draft *draft)
 
 /* ---- Comparing ---- */
 
-#define PART_BYTES ((uint64_t)1 << 16) /* of a file that is read: stays in a cache */
+#define PART_BYTES ((uint64_t)1 << 16) /* read buffer, small enough for a cache */
 
 static bool read_all(int fd, char *part, uint64_t from, uint64_t bytes)
 {
@@ -157,7 +159,7 @@ static bool read_all(int fd, char *part, uint64_t from, uint64_t bytes)
     return true;
 }
 
-/* By calls: no page of it is mapped that nobody looks at. */
+/* Reads by system calls, so that no page is mapped that nobody uses afterwards. */
 rvl_status rvli_segment_has_digest(const rvli_secret *secret, rvli_digest digest, uint64_t bytes,
                                    int fd, bool *has_out)
 {

@@ -11,8 +11,8 @@ static rvli_store_client *store_of(const rvli_lane *l)
 }
 
 /*
- * Takes what the store answered with, if it is equal. *taken_out: the segment is in its place. The
- * descriptor is closed.
+ * Uses the segment that the store found, if it is equal. *taken_out: it is mapped in place. Closes
+ * the descriptor.
  */
 static rvl_status take_found(const rvli_lane *l, int fd, rvli_store_place place, bool *taken_out)
 {
@@ -28,7 +28,10 @@ static rvl_status take_found(const rvli_lane *l, int fd, rvli_store_place place,
     return status;
 }
 
-/* Hands the draft over. Another may have been first: then that one's is taken, if it is equal. */
+/*
+ * Hands the draft over to the store. If another user was first, uses that user's segment if it is
+ * equal.
+ */
 static rvl_status add_draft(rvli_lane *l, bool apart)
 {
     rvli_store_place place = {0};
@@ -45,7 +48,7 @@ static rvl_status add_draft(rvli_lane *l, bool apart)
         return status != RVL_OK || taken ? status : add_draft(l, true);
     }
     status = rvli_segment_map(store_of(l), l->item->backup, l->number, l->draft.fd, place, false);
-    rvli_draft_taken(&l->draft); /* its room is the segment's now */
+    rvli_draft_taken(&l->draft); /* its room now belongs to the segment */
     return status;
 }
 
@@ -56,7 +59,7 @@ static rvl_status write_draft(rvli_lane *l)
     return status;
 }
 
-/* Nothing was copied: the bytes of what was found say whether its digest is its own. */
+/* Nothing was copied: checks the digest of the segment that was found. */
 static rvl_status settle_found(rvli_lane *l)
 {
     bool right = l->checked;
@@ -76,7 +79,7 @@ static rvl_status settle_found(rvli_lane *l)
     return status;
 }
 
-/* Content of this digest that is not equal is kept beside it. */
+/* If the store has other content with this digest, the segment is added next to it. */
 static rvl_status settle_copy(rvli_lane *l)
 {
     bool taken = false, apart = l->apart || l->found_fd >= 0;
@@ -129,7 +132,7 @@ rvli_lane rvli_lane_of(rvli_lanes *all)
 
 void rvli_lane_begin(rvli_lane *l)
 {
-    l->at_work = true; /* nobody looks at it yet */
+    l->at_work = true; /* no other thread uses it yet */
     if (l->all->workers != NULL)
         rvli_workers_queue(l->all->workers, &l->job);
     else

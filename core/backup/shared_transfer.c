@@ -14,15 +14,15 @@
 #include "core/memory/enter.h"
 
 /*
- * Segments on their way at once, each with a thread that writes or compares it. With 12 two
+ * Number of segments in flight, each with a thread that writes or compares it. With 12, two
  * processes on 32 cores took a third less time than with 8 (docs/performance.md).
  */
 #define LANES 12
-#define COPIES_AHEAD 3 /* of them, on the link */
+#define COPIES_AHEAD 3 /* of those, on the link */
 
 /*
- * How long a user waits for a content that another has claimed, before it copies that itself. A
- * segment takes 10 to 200 ms; the other one may have been stopped.
+ * How long to wait for content that another user has claimed before copying it here. A segment
+ * takes 10 to 200 ms; the other user may have been stopped.
  */
 #define PATIENCE_NS UINT64_C(1000000000)
 #define RETRY_NS 1000000
@@ -32,13 +32,13 @@ struct rvli_shared_transfer {
     rvli_transition *transition;
     uint64_t number; /* of the transfer, in this process */
     bool full;
-    bool delayed;                 /* some segments may have a delay */
-    bool impatient;               /* another user was waited for in vain */
-    const rvli_move_item *failed; /* NULL: none yet */
+    bool delayed;                 /* some segments may have to be returned to */
+    bool impatient;               /* a wait for another user has timed out */
+    const rvli_move_item *failed; /* NULL: no item has failed yet */
     rvli_lanes all;
     rvli_lane lanes[LANES];
-    uint64_t queued;  /* segments of which the copy was queued: lanes take turns */
-    uint64_t arrived; /* and of those, segments of which it has ended */
+    uint64_t queued;  /* segments with a queued copy; lanes are used in turn */
+    uint64_t arrived; /* segments with a finished copy */
 };
 
 static _Atomic uint64_t transfers;
@@ -50,7 +50,7 @@ static void delay(rvli_shared_transfer *t, const rvli_move_item *item, uint64_t 
     t->delayed = true;
 }
 
-/* Its job's answer, once: the lane is free. */
+/* Collects the result of a lane's job, once. The lane is then free. */
 static rvl_status end_work(rvli_shared_transfer *t, rvli_lane *l)
 {
     rvli_lane_await(l);
@@ -79,7 +79,7 @@ static rvl_status wait_copied(const rvli_shared_transfer *t, const rvli_lane *l)
     return status;
 }
 
-/* Waits until all jobs have ended; whether one of them gave room back. */
+/* Waits until all jobs have ended. Returns whether one of them returned room. */
 static bool await_room(rvli_shared_transfer *t)
 {
     bool any = false;
@@ -91,7 +91,9 @@ static bool await_room(rvli_shared_transfer *t)
     return any;
 }
 
-/* In the order of the segments, so that it is the same ones that find no room. */
+/*
+ * Reserves in the order of the segments, so that it is always the same segments that find no room.
+ */
 static rvl_status reserve(rvli_shared_transfer *t, rvli_lane *l)
 {
     rvl_status status = rvli_draft_reserve(t->all.store, &l->draft, l->bytes);
@@ -101,7 +103,7 @@ static rvl_status reserve(rvli_shared_transfer *t, rvli_lane *l)
     return status;
 }
 
-/* The device computes no digests: the store is asked once the bytes are here. */
+/* For devices without digests: searches the store once the bytes are in the buffer. */
 static rvl_status find_copied(const rvli_shared_transfer *t, rvli_lane *l)
 {
     rvli_store_found found = {.fd = -1};
@@ -112,12 +114,12 @@ static rvl_status find_copied(const rvli_shared_transfer *t, rvli_lane *l)
     return status;
 }
 
-/* Waits for the oldest copy, and gives its segment to a thread. */
+/* Waits for the oldest copy, and hands its segment to a thread. */
 static rvl_status arrive(rvli_shared_transfer *t)
 {
     rvli_lane *l = &t->lanes[t->arrived++ % LANES];
     if (!l->copied)
-        return RVL_OK; /* a thread has had it from the beginning */
+        return RVL_OK; /* a thread has had it from the start */
     rvl_status status = wait_copied(t, l);
     if (status == RVL_OK && !l->named)
         status = find_copied(t, l);
@@ -157,7 +159,7 @@ static rvl_status need_buffer(const rvli_shared_transfer *t, rvli_lane *l, int d
     return RVL_OK;
 }
 
-/* Digests of the item that were queued before are there as well when its event has passed. */
+/* When its event has passed, digests of the item that were queued before are also complete. */
 static rvl_status queue_copy(const rvli_shared_transfer *t, rvli_lane *l)
 {
     rvl_context *context = t->context;
@@ -175,9 +177,9 @@ static rvl_status queue_copy(const rvli_shared_transfer *t, rvli_lane *l)
     return status;
 }
 
-/* ---- Asking first ---- */
+/* ---- Searching before copying ---- */
 
-/* The next lane, when it is free, for a segment. */
+/* Waits until the next lane is free, and assigns it to a segment. */
 static rvl_status begin_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number,
                                 rvli_lane **lane_out)
 {
@@ -211,7 +213,7 @@ static rvl_status copy_segment(rvli_shared_transfer *t, rvli_lane *l)
     return queue_segment(t);
 }
 
-/* A thread looks at what was found, unless that was done before. */
+/* A thread checks the segment that was found, unless a user has already verified it. */
 static rvl_status take_uncopied(rvli_shared_transfer *t, rvli_lane *l,
                                 const rvli_store_found *found)
 {
@@ -222,7 +224,10 @@ static rvl_status take_uncopied(rvli_shared_transfer *t, rvli_lane *l,
     return queue_segment(t);
 }
 
-/* Without a copy, if the store has it; else with one, once nobody else is copying it. */
+/*
+ * Uses the store's segment without a copy if there is one. Otherwise copies, once no other user is
+ * copying the same content.
+ */
 static rvl_status ask_for_segment(rvli_shared_transfer *t, rvli_lane *l, bool wait)
 {
     rvli_store_found found = {.fd = -1};
@@ -245,7 +250,7 @@ static rvl_status ask_for_segment(rvli_shared_transfer *t, rvli_lane *l, bool wa
     return status;
 }
 
-/* The first time that a transfer comes to a segment. */
+/* Saves a segment the first time that the transfer visits it. */
 static rvl_status save_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
 {
     rvli_lane *l = NULL;
@@ -255,7 +260,7 @@ static rvl_status save_segment(rvli_shared_transfer *t, rvli_move_item *item, ui
     return item->names != NULL ? ask_for_segment(t, l, true) : copy_segment(t, l);
 }
 
-/* ---- Coming back ---- */
+/* ---- Returning to delayed segments ---- */
 
 static rvl_status arrive_all(rvli_shared_transfer *t)
 {
@@ -265,7 +270,7 @@ static rvl_status arrive_all(rvli_shared_transfer *t)
     return status;
 }
 
-/* What the store has under this digest is not this content. */
+/* Saves a segment although the store has other content with its digest. */
 static rvl_status save_apart(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
 {
     rvli_lane *l = NULL;
@@ -277,7 +282,7 @@ static rvl_status save_apart(rvli_shared_transfer *t, rvli_move_item *item, uint
     return copy_segment(t, l);
 }
 
-/* What is being added may be on its way here: all of that goes on first. */
+/* This transfer itself may be adding that content, so all its copies are finished first. */
 static rvl_status await_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
 {
     rvli_segment *s = &item->backup->segments->at[number];
@@ -348,14 +353,14 @@ static rvl_status open_transfer(rvli_transition *transition)
     for (int i = 0; i < LANES; i++)
         transfer->lanes[i] = rvli_lane_of(&transfer->all);
     transition->shared = transfer;
-    rvli_error_before before; /* without threads it works as well, more slowly */
+    rvli_error_before before; /* without threads, the calling thread runs the jobs, more slowly */
     rvli_error_keep(&before);
     if (rvli_workers_start(LANES, NULL, NULL, &transfer->all.workers) != RVL_OK)
         rvli_error_put_back(&before);
     return RVL_OK;
 }
 
-/* Waits for what is still on the link, for nobody. */
+/* Drains copies that nobody needs. */
 static void give_up_copies(rvli_shared_transfer *t)
 {
     rvl_error cause = *rvli_error_get();
@@ -369,7 +374,10 @@ static void give_up_copies(rvli_shared_transfer *t)
     rvli_error_set(&cause);
 }
 
-/* The first failure of jobs, in the order of their segments; later ones are forgotten. */
+/*
+ * Returns the first failure of the jobs, in the order of their segments. Later failures are
+ * discarded.
+ */
 static rvl_status end_all(rvli_shared_transfer *t, rvl_status status)
 {
     for (uint64_t i = 0; i < LANES; i++) {

@@ -19,7 +19,7 @@
 #define OP_RESERVE "disk_reserve"
 #define DIRECTORY "the backup directory"
 
-/* Describes why a directory could not be opened, or a file in it made. */
+/* Describes why a directory could not be opened, or a file in it could not be made. */
 static rvl_status refuse_directory(int number, const char *path)
 {
     switch (number) {
@@ -73,14 +73,17 @@ rvl_status rvli_disk_directory_check(const char *path, bool allow_tmpfs)
     return status;
 }
 
-/* For file systems without nameless files: named for a moment, while it is still empty. */
+/*
+ * For file systems without nameless files: the file has a name for a moment, while it is still
+ * empty.
+ */
 static int open_unlinked(const char *directory)
 {
     char path[PATH_MAX];
     rvli_text text = rvli_text_begin(path, sizeof path);
     rvli_text_add(&text, directory);
     rvli_text_add(&text, "/.reveille-XXXXXX");
-    if (text.length + 1 == sizeof path) { /* it may have been cut */
+    if (text.length + 1 == sizeof path) { /* it may have been truncated */
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -94,11 +97,11 @@ static int open_unlinked(const char *directory)
     return fd;
 }
 
-/* -1 with errno: it cannot be made. */
+/* Returns -1 with errno if the file cannot be made. */
 static int open_nameless(const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    /* EISDIR: a kernel that does not know the flag. */
+    /* EISDIR: the kernel does not know O_TMPFILE. */
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
         fd = open_unlinked(directory);
     return fd;
@@ -112,7 +115,7 @@ static rvl_status disk_full(int number, const char *message, uint64_t size_bytes
     return RVL_ERR_DISK_FULL;
 }
 
-/* 0 if unknown. */
+/* Returns 0 if unknown. */
 static uint64_t free_space(int fd)
 {
     struct statvfs facts;
@@ -144,7 +147,7 @@ static rvl_status refuse_reserve(int fd, int number, uint64_t size_bytes)
     }
 }
 
-/* The most that can be done where space cannot be reserved: is there enough at this moment? */
+/* If space cannot be reserved, only checks that there is enough at this moment. */
 static rvl_status reserve_by_hope(int fd, uint64_t size_bytes)
 {
     if (free_space(fd) < size_bytes)

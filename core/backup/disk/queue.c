@@ -16,7 +16,7 @@ rvl_status rvli_disk_queue_open(rvli_disk_engine engine, unsigned depth,
         rvl_status status = rvli_disk_uring_open(depth, queue_out);
         if (status == RVL_OK || engine == RVLI_DISK_URING)
             return status;
-        rvli_error_set(&before); /* that there is no ring is no failure of this call */
+        rvli_error_set(&before); /* a missing io_uring is not a failure of this call */
     }
 #else
     if (engine == RVLI_DISK_URING)

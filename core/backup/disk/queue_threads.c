@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A queue worked by a few threads that block in pread and pwrite.
- */
+/* A queue that uses a few threads, which block in pread and pwrite. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A queue worked by io_uring.
+ * A queue that uses io_uring.
  *
- * Should the kernel refuse the ring later (no memory, a filter that was put up meanwhile), what it
- * has not taken is done by blocking calls, and so is all that follows; what it has taken ends in
- * the ring as before and is looked for there without a system call.
+ * If the kernel later refuses the ring (no memory, or a filter installed in the meantime), requests
+ * that it has not taken are done by blocking calls, and so are all later requests. Requests that it
+ * has taken end in the ring as before, and are polled for there without a system call.
  *
- * liburing maps and unmaps rings by system calls of its own, which a thread sanitizer does not see:
- * to it the ring of one thread, at an address that another thread's ring had before, is one memory
- * with two users. The kernel gives an address out only after it was given back, and that
- * order is what the sanitizer is told. What the kernel writes into a ring it never sees.
+ * liburing maps and unmaps rings by direct system calls, which a thread sanitizer does not see. To
+ * the sanitizer, the ring of one thread at an address of another thread's earlier ring is one piece
+ * of memory with two users. The kernel only reuses an address after it was unmapped, and the
+ * annotations tell the sanitizer of that order. It never sees what the kernel writes into a ring.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -30,7 +30,7 @@
 
 #if THREAD_SANITIZER
 #include <sanitizer/tsan_interface.h>
-static char addresses; /* stands for all that rings have or had */
+static char addresses; /* represents all addresses of present and past rings */
 #define TAKE_ADDRESSES() __tsan_acquire(&addresses)
 #define GIVE_ADDRESSES() __tsan_release(&addresses)
 #else
@@ -43,9 +43,9 @@ static char addresses; /* stands for all that rings have or had */
 typedef struct uring_queue {
     rvli_disk_queue queue;
     struct io_uring ring;
-    bool refused;              /* the kernel takes no more */
-    unsigned in_flight;        /* all that have begun and not ended */
-    unsigned prepared;         /* of these, those that the kernel has not taken: */
+    bool refused;              /* the kernel takes no more requests */
+    unsigned in_flight;        /* requests that have begun and not ended */
+    unsigned prepared;         /* of these, requests that the kernel has not taken: */
     rvli_disk_request *first;  /* in the order of the ring */
     rvli_disk_request **after; /* where the next one is linked */
 } uring_queue;
@@ -71,7 +71,7 @@ static rvli_disk_request *pop_prepared(uring_queue *uring)
     return request;
 }
 
-/* The ring has a place for each request of the queue's depth. */
+/* The ring has an entry for each request of the queue's depth. */
 static void prepare(uring_queue *uring, rvli_disk_request *request)
 {
     rvli_disk_rest rest = rvli_disk_request_rest(request);
@@ -87,7 +87,7 @@ static void prepare(uring_queue *uring, rvli_disk_request *request)
     uring->prepared++;
 }
 
-/* Hands over what is prepared and waits for so many to end. */
+/* Submits the prepared requests and waits for `wait_for` to end. */
 static void enter(uring_queue *uring, unsigned wait_for)
 {
     int answer = io_uring_submit_and_wait(&uring->ring, wait_for);
@@ -104,15 +104,15 @@ static void enter(uring_queue *uring, unsigned wait_for)
 }
 
 /*
- * Whether the kernel hands a request back undone: it would have to wait, or a signal was pending
- * when it wanted to start a worker for it.
+ * Returns whether the kernel has returned a request undone: it would have to wait, or a signal was
+ * pending when it tried to start a worker for it.
  */
 static bool is_handed_back(int answer)
 {
     return answer == -EAGAIN || answer == -ECANCELED;
 }
 
-/* What the kernel hands back or refuses is done here. */
+/* Requests that the kernel returns or refuses are done here. */
 static void take_answer(uring_queue *uring, rvli_disk_request *request, int answer)
 {
     bool handed_back = is_handed_back(answer);
@@ -126,7 +126,7 @@ static void take_answer(uring_queue *uring, rvli_disk_request *request, int answ
     }
 }
 
-/* Takes in what has ended; false: nothing had. */
+/* Processes ended requests. Returns false if there were none. */
 static bool reap(uring_queue *uring)
 {
     struct io_uring_cqe *entry;
@@ -193,7 +193,7 @@ static const rvli_disk_engine_ops ops = {
     .close = close_queue,
 };
 
-/* Kernels before 5.6 have rings without plain reads and writes. */
+/* Kernels before 5.6 have io_uring without plain reads and writes. */
 static bool reads_and_writes(struct io_uring *ring)
 {
     struct io_uring_probe *probe = io_uring_get_probe_ring(ring);

@@ -32,7 +32,8 @@ bool rvli_disk_request_answer(rvli_disk_request *request, ssize_t answer)
         return false;
     if (answer < 0)
         return end_request(request, rvli_disk_status((int)-answer), (int)-answer);
-    if (answer == 0) /* a write that moves nothing has no space; a read is past the file's end */
+    if (answer == 0) /* a write that moves nothing has no space left; a read is past the end of the
+                        file */
         return request->write ? end_request(request, RVL_ERR_DISK_FULL, ENOSPC)
                               : end_request(request, RVL_ERR_IO, 0);
     uint64_t moved_bytes = request->moved_bytes + (uint64_t)answer;
@@ -40,7 +41,7 @@ bool rvli_disk_request_answer(rvli_disk_request *request, ssize_t answer)
         request->moved_bytes = request->bytes;
         return end_request(request, RVL_OK, 0);
     }
-    /* The next call must begin aligned: a little is moved twice. */
+    /* The next call must begin aligned, so a few bytes may be moved twice. */
     uint64_t aligned_bytes = moved_bytes & ~(RVLI_DISK_ALIGNMENT - 1);
     request->moved_bytes = aligned_bytes > request->moved_bytes ? aligned_bytes : moved_bytes;
     return false;

@@ -24,7 +24,7 @@ struct rvli_store_client {
     struct sockaddr_un address;
     int socket; /* -1: broken */
     uint64_t connection;
-    uint64_t secret_connection; /* of which the secret is known; 0: none */
+    uint64_t secret_connection; /* the connection of `secret`; 0: no secret is known */
     rvli_secret secret;
     rvli_store_bytes bytes;
 };
@@ -56,7 +56,7 @@ static rvl_status renew(rvli_store_client *client)
     return RVL_OK;
 }
 
-/* The record of a failure that is not an owner's absence. */
+/* Fills the record for a failure other than a missing owner. */
 static rvl_status fail(const rvli_store_client *client, int number, const char *why)
 {
     rvli_error(RVL_ERR_IO, why);
@@ -65,7 +65,7 @@ static rvl_status fail(const rvli_store_client *client, int number, const char *
     return RVL_ERR_IO;
 }
 
-/* An answer that comes late would be taken for the next one: the connection ends. */
+/* Closes the connection, because a late reply would be taken for the next one. */
 static rvl_status give_up(rvli_store_client *client, rvli_packet_result result)
 {
     if (client->socket >= 0)
@@ -89,7 +89,7 @@ static rvl_status give_up(rvli_store_client *client, rvli_packet_result result)
     }
 }
 
-/* The kinds of answers that a question has. */
+/* Returns whether a reply is of a kind that the question allows. */
 static bool answers(uint32_t question, const rvli_store_message *answer, bool has_file)
 {
     if (has_file != (answer->kind == RVLI_STORE_FOUND) || answer->kind == RVLI_STORE_REFUSED)
@@ -110,7 +110,7 @@ static bool answers(uint32_t question, const rvli_store_message *answer, bool ha
     }
 }
 
-/* The owner has counted a reference for what did not come through. */
+/* The owner has counted a reference to a segment, but its descriptor was lost here. Drops it. */
 static rvl_status starve(rvli_store_client *client, uint64_t id)
 {
     const rvli_store_message drop = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_DROP, .id = id};
@@ -121,8 +121,8 @@ static rvl_status starve(rvli_store_client *client, uint64_t id)
 }
 
 /*
- * An owner that is out of descriptors refuses a connection before it has read anything from it:
- * what it has said is there although nothing can be sent.
+ * An owner without descriptors refuses a connection before it reads from it. So its refusal may be
+ * readable although sending has failed.
  */
 static rvli_packet_result talk(rvli_store_client *client, rvli_store_message *message, int fd,
                                int *fd_out, unsigned *count)
@@ -136,7 +136,7 @@ static rvli_packet_result talk(rvli_store_client *client, rvli_store_message *me
     return sent || late || result == RVLI_PACKET_TAKEN ? result : RVLI_PACKET_CLOSED;
 }
 
-/* With the lock held. A descriptor that comes with the answer is the caller's. */
+/* With the lock held. A descriptor in the reply belongs to the caller. */
 static rvl_status ask(rvli_store_client *client, rvli_store_message *message, int fd, int *fd_out)
 {
     const uint32_t question = message->kind;
@@ -162,9 +162,9 @@ static rvl_status ask(rvli_store_client *client, rvli_store_message *message, in
 }
 
 /*
- * Nobody waits for what is told, so it must not take long where the owner has been stopped. An
- * owner that is only slow gets a moment: a connection that ends takes all that this user has with
- * it.
+ * Sends a message without a reply. It must not take long if the owner has been stopped. An owner
+ * that is only slow gets a moment, because closing the connection drops everything that this user
+ * has.
  */
 static bool send_soon(const rvli_store_client *client, const rvli_store_message *message)
 {
@@ -177,7 +177,7 @@ static bool send_soon(const rvli_store_client *client, const rvli_store_message 
     return rvli_packet_send(client->socket, message, sizeof *message, NULL, 0, MSG_DONTWAIT);
 }
 
-/* What is said to an owner that is gone needs no saying. */
+/* Does nothing if that connection's owner is gone. */
 static void tell(rvli_store_client *client, uint64_t connection, rvli_store_message message)
 {
     message.magic = RVLI_STORE_MAGIC;
@@ -201,7 +201,7 @@ rvl_status rvli_store_client_new(const char *path, rvli_store_client **client_ou
     pthread_mutex_init(&client->lock, NULL);
     client->address = address;
     client->socket = -1;
-    status = renew(client); /* nobody else has it yet */
+    status = renew(client); /* no other thread has it yet */
     if (status == RVL_OK)
         *client_out = client;
     else
@@ -272,7 +272,7 @@ void rvli_store_return(rvli_store_client *client, uint64_t bytes, uint64_t conne
 
 /* ---- Segments ---- */
 
-/* What came must be what cannot change, whatever the owner says. With the lock held. */
+/* Checks that a received segment cannot change, without trusting the owner. With the lock held. */
 static rvl_status check_found(rvli_store_client *client, uint64_t bytes, int *fd)
 {
     if (*fd < 0 || rvli_store_is_sealed(*fd, bytes))
@@ -404,7 +404,7 @@ rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out)
         .promised_bytes = message.promised_bytes,
         .referenced_bytes = message.referenced_bytes,
         .segment_count = message.segment_count,
-        .user_count = message.user_count - 1, /* without the one that asks */
+        .user_count = message.user_count - 1, /* without this connection */
         .shared_bytes = message.shared_bytes,
         .refused_bytes = message.refused_bytes,
         .refused_count = message.refused_count,

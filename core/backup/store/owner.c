@@ -2,10 +2,10 @@
 /*
  * The owner of a store: keeps descriptors of sealed segments, and counts.
  *
- * One thread takes one message at a time. It neither maps nor reads what it keeps. A user is
- * watched twice, by its connection and by its process: a child of it may have inherited the
- * connection, and would hold what the dead one had. A content that a user is about to add is
- * claimed by it, so that others may wait for it instead of copying the same.
+ * One thread serves one message at a time. It neither maps nor reads segments. A user is watched
+ * both by its connection and by its process: a forked child may have inherited the connection, and
+ * would otherwise hold what the dead process had. A user claims content that it is about to add, so
+ * that others may wait for it instead of copying the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,11 +31,13 @@
 #include "core/backup/store/message.h"
 
 #define BACKLOG 128
-#define LOCK_NS UINT64_C(2000000000) /* how long another may take to open or replace a socket */
+#define LOCK_NS                                                                                    \
+    UINT64_C(2000000000) /* how long another process may take to open or replace a                 \
+                            socket */
 #define LOCK_RETRY_NS 10000000
-#define SPARE_DESCRIPTORS 32u /* for connections, and for the segment that is on its way */
+#define SPARE_DESCRIPTORS 32u /* for connections, and for the segment being received */
 
-/* What finds a segment. No padding: it is hashed as bytes. */
+/* The key of a segment. It has no padding, because it is hashed as bytes. */
 typedef struct content_key {
     rvli_digest digest;
     uint64_t bytes;
@@ -46,15 +48,15 @@ typedef struct segment {
     content_key key;
     int fd;
     bool checked;        /* a user that did not add it has computed the digest from its bytes */
-    uint64_t adder;      /* the number of the user that has added it */
-    pid_t adder_process; /* 0: not seen from here */
+    uint64_t adder;      /* the number of the user that added it */
+    pid_t adder_process; /* 0: not visible from here */
     uint64_t references;
-    uint64_t user_count; /* with a reference */
+    uint64_t user_count; /* users with a reference */
     UT_hash_handle by_id;
-    UT_hash_handle by_content; /* of those with one key any may be found */
+    UT_hash_handle by_content; /* several segments may have one key; any of them may be found */
 } segment;
 
-/* The references that a user has to a segment. */
+/* A user's references to a segment. */
 typedef struct use {
     uint64_t id;
     uint64_t count;
@@ -63,16 +65,16 @@ typedef struct use {
 } use;
 
 typedef struct user {
-    uint64_t number; /* no other user of this owner ever has it */
-    pid_t pid;       /* 0: not seen from here */
+    uint64_t number; /* unique among all users of this owner */
+    pid_t pid;       /* 0: not visible from here */
     int socket;
-    int process; /* pidfd; -1: its process is not seen from here */
+    int process; /* pidfd; -1: its process is not visible from here */
     uint64_t promised_bytes;
     use *uses;
     struct user *next, *previous;
 } user;
 
-/* What a user is about to add. */
+/* Content that a user is about to add. */
 typedef struct claim {
     content_key key;
     const user *by;
@@ -81,11 +83,12 @@ typedef struct claim {
 
 struct rvl_store {
     struct sockaddr_un address;
-    dev_t device; /* of the socket's name, so that nobody else's is removed */
+    dev_t device; /* of the socket's file, so that only this socket is removed */
     ino_t inode;
     int listener;
     int events;
-    int spare;             /* a descriptor to refuse users with when there is no other; -1: none */
+    int spare;             /* a spare descriptor, for refusing users when there is no other; -1:
+                              none */
     uint64_t budget_bytes; /* UINT64_MAX: no limit */
     uint64_t kept_bytes;
     uint64_t promised_bytes;
@@ -93,7 +96,7 @@ struct rvl_store {
     uint64_t segment_count;
     uint64_t user_count;
     uint64_t shared_bytes;
-    uint64_t refused_bytes; /* what there was no room for, since it was opened */
+    uint64_t refused_bytes; /* requested since it was opened, and refused for lack of room */
     uint64_t refused_count;
     uint64_t last_id;
     uint64_t last_user;
@@ -133,7 +136,7 @@ static segment *find_segment(rvl_store *store, const rvli_store_message *asked)
     return found;
 }
 
-/* NULL: no memory; the descriptor is the caller's then. */
+/* Returns NULL if there is no memory. Then the caller keeps the descriptor. */
 static segment *add_segment(rvl_store *store, const user *who, const rvli_store_message *asked,
                             int fd)
 {
@@ -171,7 +174,7 @@ static use *use_of(const user *who, uint64_t id)
     return found;
 }
 
-/* A user has its first reference, or has lost its last one. */
+/* Counts a user's first reference, or the loss of its last one. */
 static void count_user(rvl_store *store, segment *s, bool comes)
 {
     s->user_count += comes ? 1 : -UINT64_C(1);
@@ -181,7 +184,7 @@ static void count_user(rvl_store *store, segment *s, bool comes)
         store->shared_bytes -= s->key.bytes;
 }
 
-/* One more reference; false: no memory. */
+/* Adds a reference. Returns false if there is no memory. */
 static bool refer(rvl_store *store, user *who, segment *s)
 {
     use *of = use_of(who, s->id);
@@ -229,7 +232,7 @@ static claim *claim_of(const rvl_store *store, const rvli_store_message *asked)
     return found;
 }
 
-/* Without memory it is not claimed, and others copy it too. */
+/* Without memory the content is not claimed, and other users copy it too. */
 static void add_claim(rvl_store *store, const user *who, const rvli_store_message *asked)
 {
     claim *c = calloc(1, sizeof *c);
@@ -277,7 +280,8 @@ static void forget_user(rvl_store *store, user *who)
     else
         store->users = who->next;
     store->user_count--;
-    /* A child may hold the connection open: closing alone would leave it watched. */
+    /* A child may hold the connection open: then closing would not remove it from the watched set.
+     */
     (void)epoll_ctl(store->events, EPOLL_CTL_DEL, who->socket, NULL);
     close(who->socket);
     if (who->process >= 0)
@@ -292,8 +296,8 @@ static bool watch(const rvl_store *store, int fd, void *what)
 }
 
 /*
- * Says no, and hangs up. What a user has sent by then is read: else its end of the connection would
- * report that, and not the answer.
+ * Refuses a user, and closes the connection. First reads what the user has sent, because otherwise
+ * its end of the connection would report an error instead of the reply.
  */
 static void refuse_user(int socket)
 {
@@ -311,7 +315,7 @@ static int accept_socket(const rvl_store *store)
     return accept4(store->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* A connection that is not accepted would be an event again and again. */
+/* Accepts and closes a connection, because one left pending would raise events again and again. */
 static void refuse_with_spare(rvl_store *store)
 {
     if (store->spare < 0)
@@ -323,7 +327,7 @@ static void refuse_with_spare(rvl_store *store)
     store->spare = fcntl(store->events, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Processes of others find their connection closed. Users that there is no memory for are told. */
+/* Closes connections of other users' processes. Refuses users for which there is no memory. */
 static void accept_user(rvl_store *store)
 {
     pid_t process = 0;
@@ -357,7 +361,7 @@ static void accept_user(rvl_store *store)
 
 /* ---- Messages ---- */
 
-/* Whether the process has room for one more segment's descriptor. */
+/* Returns whether the process has room for one more descriptor of a segment. */
 static bool has_descriptor(const rvl_store *store)
 {
     struct rlimit limit;
@@ -399,7 +403,7 @@ static void fill_totals(const rvl_store *store, rvli_store_message *answer)
     answer->refused_count = store->refused_count;
 }
 
-/* Answers with a segment that is there. */
+/* Replies with an existing segment. */
 static rvli_store_kind hand_out(rvl_store *store, user *who, segment *s, rvli_store_message *answer,
                                 int *fd_out)
 {
@@ -426,15 +430,15 @@ static rvli_store_kind find(rvl_store *store, user *who, const rvli_store_messag
 }
 
 /*
- * Whether it is this user's own, or of another connection of its process. Its word that the digest
- * is right is worth nothing: others take the content without a look at it.
+ * Returns whether this user, or another connection of its process, has added the segment. Its claim
+ * that the digest is right must not count, because others use the content without checking it.
  */
 static bool has_added(const user *who, const segment *s)
 {
     return who->number == s->adder || (who->pid > 0 && who->pid == s->adder_process);
 }
 
-/* *fd is the new segment's, and -1 when that has it. */
+/* *fd is the new segment's descriptor. It is set to -1 once the segment owns it. */
 static rvli_store_kind add(rvl_store *store, user *who, const rvli_store_message *asked, int *fd,
                            rvli_store_message *answer, int *fd_out)
 {
@@ -458,7 +462,7 @@ static rvli_store_kind add(rvl_store *store, user *who, const rvli_store_message
     return RVLI_STORE_DONE;
 }
 
-/* What the message is answered with; 0: with nothing. */
+/* Returns the kind of the reply, or 0 for no reply. */
 static rvli_store_kind answer_of(rvl_store *store, user *who, const rvli_store_message *asked,
                                  int *fd, rvli_store_message *answer, int *fd_out)
 {
@@ -498,7 +502,7 @@ static rvli_store_kind answer_of(rvl_store *store, user *who, const rvli_store_m
     }
 }
 
-/* Takes a message and answers it. False: the user is gone, or not one. */
+/* Serves a message. Returns false if the user has to be removed. */
 static bool serve_message(rvl_store *store, user *who, const rvli_store_message *asked, int fd)
 {
     int fd_out = -1;
@@ -510,7 +514,7 @@ static bool serve_message(rvl_store *store, user *who, const rvli_store_message 
                                                 fd_out >= 0 ? 1 : 0, MSG_DONTWAIT);
 }
 
-/* Answers a segment that came without its descriptor, for which there was no number left. */
+/* Refuses a segment that came without its descriptor because this process had none left. */
 static bool refuse_message(const user *who)
 {
     const rvli_store_message refused = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_REFUSED};
@@ -570,7 +574,9 @@ rvl_status rvl_store_serve(rvl_store *store, int stop_fd)
 
 /* ---- Opening and closing ---- */
 
-/* The folder of the socket, locked: between looking for an owner and replacing it nobody else may.
+/*
+ * Locks the folder of the socket: no other process may act between looking for an owner and
+ * replacing it.
  */
 static rvl_status lock_folder(const char *path, int *lock_out)
 {
@@ -599,7 +605,7 @@ static rvl_status lock_folder(const char *path, int *lock_out)
     return RVL_OK;
 }
 
-/* With the folder locked. Only a socket that nobody listens at is removed. */
+/* With the folder locked. Removes a socket only if nobody listens on it. */
 static rvl_status make_way(const struct sockaddr_un *address)
 {
     struct stat facts;
@@ -628,7 +634,7 @@ static rvl_status make_way(const struct sockaddr_un *address)
     return RVL_OK;
 }
 
-/* Until it listens, nobody is let in; from then on its user alone. */
+/* Nobody can connect until it listens. From then on only its user can. */
 static rvl_status bind_socket(rvl_store *store)
 {
     const char *path = store->address.sun_path;
