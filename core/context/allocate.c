@@ -55,7 +55,10 @@ static rvl_status tag_of(rvl_context *context, const rvl_alloc_options *options,
     return RVL_OK;
 }
 
-/* Asked here too: a born-paused allocation would be refused at its first resume, in use by then. */
+/*
+ * Checked here as well: otherwise a born-paused allocation would only be refused at its first
+ * resume, when the program already uses its address.
+ */
 static rvl_status check_rdma(const rvli_device *device, uint64_t flags)
 {
     if ((flags & RVL_ALLOC_RDMA) == 0 || device->facts.rdma)
@@ -88,9 +91,9 @@ rvl_status rvli_allocation_describe(rvl_context *context, uint64_t size,
     return tag_of(context, options, &allocation->tag);
 }
 
-/* ---- Entering ---- */
+/* ---- Adding to the tables ---- */
 
-/* Enters a finished allocation into tables, ledger and recording. With the lock held. */
+/* Adds a finished allocation to tables, ledger and recording. With the lock held. */
 static rvl_status enter(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_status status = rvli_enter_address(context, allocation);
@@ -104,7 +107,7 @@ static rvl_status enter(rvl_context *context, rvli_allocation *allocation)
 
 /* ---- Allocating ---- */
 
-/* A record of the allocation, and of its blocks if it is to have memory: a change has begun. */
+/* Makes a record of the allocation, and of its blocks if it is to have memory. Begins a change. */
 static rvl_status prepare(rvl_context *context, const rvli_allocation *draft,
                           rvli_allocation **allocation_out)
 {
@@ -154,7 +157,7 @@ static rvl_status build(rvl_context *context, const rvli_allocation *draft, rvl_
     return status;
 }
 
-/* With memory of its own, or none yet. */
+/* Allocates separate memory, or none if the allocation is born paused. */
 static rvl_status alloc_alone(rvl_context *context, rvli_allocation *draft, rvl_addr *addr_out)
 {
     rvl_status status = rvli_reserve(context, draft);
@@ -166,7 +169,7 @@ static rvl_status alloc_alone(rvl_context *context, rvli_allocation *draft, rvl_
     return status;
 }
 
-/* In a carrier; with memory of its own where there is no room for a whole one. */
+/* Allocates in a carrier, or separate memory if there is no room for a whole carrier. */
 static rvl_status alloc_among_others(rvl_context *context, rvli_allocation *draft,
                                      uint64_t carrier_bytes, rvl_addr *addr_out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening and closing a context; devices, processes and tags as the public API has them. */
+/* Opening and closing a context, and the public API for devices, processes and tags. */
 #include "core/context/context.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static rvl_status add_log(rvl_context *context)
     return status;
 }
 
-/* Forecasts of real devices learn. Simulated ones cost what they say. */
+/* Forecasts for real devices learn. Simulated devices cost exactly what their profile states. */
 static rvl_status add_learner(rvl_context *context)
 {
     rvli_backend_ops wrapped;
@@ -152,7 +152,7 @@ static rvl_status set_store(rvl_context *context, const rvl_context_options *opt
                                        : RVL_OK;
 }
 
-/* The tables' first entries: process 0 and the stage before the first mark. */
+/* Adds the first entries of the tables: process 0 and the stage before the first mark. */
 static rvl_status fill_tables(rvl_context *context, const rvl_context_options *options)
 {
     rvli_process *self;
@@ -202,7 +202,10 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
 
 /* ---- Closing ---- */
 
-/* Forgets an allocation that the backend will not release: closing the backend does. */
+/*
+ * Frees the record of an allocation that the backend refuses to release. Closing the backend
+ * releases it.
+ */
 static void abandon(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_allocation *mover = rvli_mover(allocation);
@@ -217,7 +220,7 @@ static void abandon(rvl_context *context, rvli_allocation *allocation)
     rvli_pool_put(&context->allocation_pool, allocation);
 }
 
-/* Frees what is left; the first error. */
+/* Frees everything that is left. Returns the first error. */
 static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
 {
     rvl_status first = RVL_OK;
@@ -232,7 +235,7 @@ static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
             continue;
         }
         rvli_listener_tell_free(context, allocation->addr);
-        rvli_change_begin(context); /* nobody else calls: the lock is not needed */
+        rvli_change_begin(context); /* no other thread may call: the lock is not needed */
         rvl_status status = rvli_free_allocation(context, allocation);
         if (status != RVL_OK)
             abandon(context, allocation);
@@ -357,7 +360,7 @@ rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_proces
     return status;
 }
 
-/* A block must be made of whole granules of every device. */
+/* block_bytes must be whole granules of every device. */
 static rvl_status check_tag_options(const rvl_context *context, const rvl_tag_options *options)
 {
     rvl_status status = rvli_flags_check(options->flags, RVL_TAG_RETAIN_BACKUPS | RVL_TAG_POISON,

@@ -2,9 +2,9 @@
 /*
  * Freeing.
  *
- * Takes the allocation out of sight first, then its memory away, and forgets it last, so that a
- * backend that refuses can be answered by putting it back. A rider leaves its carrier, which only
- * the last one takes along.
+ * First hides the allocation, then releases its memory, and frees the record last. So if the
+ * backend refuses, the allocation can be put back. A rider leaves its carrier, and the last rider
+ * takes the carrier with it.
  */
 #include "base/error.h"
 #include "core/backup/backup.h"
@@ -18,7 +18,7 @@
 #include "core/memory/coalesce.h"
 #include "core/memory/enter.h"
 
-/* Whether nobody works on it. */
+/* Returns whether no thread is working on it. */
 static bool is_settled(const rvli_allocation *allocation)
 {
     return !allocation->freeing &&
@@ -26,8 +26,9 @@ static bool is_settled(const rvli_allocation *allocation)
 }
 
 /*
- * Finds the allocation that begins at addr, waiting while somebody works on it. Lock held.
- * RVL_ERR_INVALID: none does. RVL_ERR_BUSY: its move is prepared, and nobody knows for how long.
+ * Finds the allocation that begins at addr, and waits while a thread works on it. Lock held.
+ * RVL_ERR_INVALID: no allocation begins there. RVL_ERR_BUSY: its move is prepared, and nobody knows
+ * for how long.
  */
 static rvl_status find_settled(rvl_context *context, rvl_addr addr,
                                rvli_allocation **allocation_out)
@@ -47,13 +48,13 @@ static rvl_status find_settled(rvl_context *context, rvl_addr addr,
     }
 }
 
-/* Imported memory is recorded by the process that has made it. */
+/* Imported memory is recorded by the process that made it. */
 static bool is_recorded(const rvl_context *context, const rvli_allocation *allocation)
 {
     return rvli_recording(&context->recorder) && allocation->kind != RVLI_KIND_IMPORT;
 }
 
-/* Freeing failed: the allocation comes back as it was, or, if that fails too, as LOST. */
+/* After a failed free: restores the allocation, or makes it LOST if that fails too. */
 static void put_back(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_error cause = *rvli_error_get();
@@ -70,7 +71,7 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_carrier_open(allocation->carrier);
     if (is_recorded(context, allocation)) {
-        allocation->id = ++context->last_id; /* the old number has been recorded as freed */
+        allocation->id = ++context->last_id; /* the old id is recorded as freed */
         rvli_record_alloc(context, allocation);
     }
     rvli_change_end(context);
@@ -79,7 +80,7 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
     rvli_error_set(&cause);
 }
 
-/* Takes it out of tables and ledger, before its address can be reserved again. The change ends. */
+/* Removes it from tables and ledger, before its address can be reserved again. Ends the change. */
 static void forget(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_allocation *mover = rvli_mover(allocation);
@@ -112,11 +113,11 @@ rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocatio
     return RVL_OK;
 }
 
-/* Takes an allocation, with the memory that goes along, out of everybody's sight. Lock held. */
+/* Hides an allocation, with the memory that is freed with it, from other threads. Lock held. */
 static void hide(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_change_begin(context);
-    /* Its entry by address stays until the end: putting it back must not need memory. */
+    /* Its entry by address stays until the end, because putting it back must not need memory. */
     allocation->freeing = true;
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_carrier_close(allocation->carrier);
@@ -125,9 +126,9 @@ static void hide(rvl_context *context, rvli_allocation *allocation)
 }
 
 /*
- * Claims the allocation at addr for freeing; *allocation_out is NULL if that was all: a rider that
- * has left its carrier. *before_out is what it was: others write to the record itself, since its
- * place in the index moves with theirs. Else as find_settled().
+ * Claims the allocation at addr for freeing. *allocation_out is NULL if that was all: a rider has
+ * left its carrier. *before_out is a copy of the record: other threads write to the record itself,
+ * because its index slot changes with theirs. Errors as in find_settled().
  */
 static rvl_status claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out,
                         rvli_allocation *before_out)
@@ -160,7 +161,7 @@ static bool is_import(rvl_context *context, rvl_addr addr)
     return import;
 }
 
-/* From a callback imports alone: no transition moves them. */
+/* A callback may only free imports, which no transition moves. */
 static rvl_status may_free(rvl_context *context, rvl_addr addr)
 {
     rvl_status status = rvli_context_check(context);
@@ -175,7 +176,7 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     rvl_status status = may_free(context, addr);
     if (status != RVL_OK)
         return status;
-    rvli_listener_tell_free(context, addr); /* before anybody else can have the address */
+    rvli_listener_tell_free(context, addr); /* before another thread can get the address */
     status = claim(context, addr, &allocation, &before);
     if (status != RVL_OK || allocation == NULL)
         return status;
@@ -184,7 +185,7 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     if (status == RVL_OK) {
         rvli_host_buffer_ahead(context, before.device);
     } else {
-        put_back(context, allocation); /* and now others may free it */
+        put_back(context, allocation); /* from now on other threads may free it */
         if (before.kind != RVLI_KIND_IMPORT)
             rvli_listener_tell_alloc(context, &before, addr);
         rvli_fail(context, "free", before.tag, before.device, before.size);

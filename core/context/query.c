@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading: allocations, backups, statistics. Changes nothing. */
+/* Queries for allocations, backups and statistics. They change nothing. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 
 /* ---- Allocations ---- */
 
-/* The host backup that an allocation, or its carrier, has; NULL if none. */
+/* Returns the host backup of an allocation, or of its carrier; NULL if there is none. */
 static const rvli_backup *host_backup(const rvli_allocation *allocation)
 {
     const rvli_backup *backup = rvli_mover(allocation)->backup;
@@ -54,7 +54,9 @@ rvl_status rvl_allocation_find(rvl_context *context, rvl_addr addr, rvl_allocati
     return rvli_result_write(allocation_out, &result, sizeof result);
 }
 
-/* The first at or above an address that nobody is freeing. With the lock held. */
+/*
+ * Finds the first allocation at or above an address that no thread is freeing. With the lock held.
+ */
 static rvl_status next_settled(rvl_context *context, rvl_addr from,
                                rvli_allocation **allocation_out)
 {
@@ -86,14 +88,14 @@ rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from, rvl_allocati
 
 /* ---- Backups ---- */
 
-/* A place in an allocation, and the backup that its memory has. */
+/* A position in an allocation, and the backup of its memory. */
 typedef struct backup_place {
     const rvli_backup *backup;
     uint64_t offset; /* in the backup */
     uint64_t size;   /* from there to the end of the allocation */
 } backup_place;
 
-/* The backup on disk, or in host memory, with the content of addr. With the lock held. */
+/* Finds the backup with the content of addr, on disk or in host memory. With the lock held. */
 static rvl_status find_backup(rvl_context *context, rvl_addr addr, bool on_disk,
                               backup_place *place_out)
 {
@@ -105,7 +107,7 @@ static rvl_status find_backup(rvl_context *context, rvl_addr addr, bool on_disk,
         allocation != NULL && !allocation->freeing ? rvli_mover(allocation) : NULL;
     bool held = mover != NULL && mover->backup != NULL &&
                 (mover->backup->store == &rvli_disk_store) == on_disk;
-    /* One that was retained may be older than the content. */
+    /* A retained backup may be older than the content. */
     if (!held || mover->state == RVL_STATE_ACTIVE || mover->state == RVL_STATE_PAUSING)
         return rvli_error(RVL_ERR_NOT_FOUND, on_disk
                                                  ? "no disk backup is held for this address now"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that processes share (reveille/share.h).
+ * Sharing memory between processes (reveille/share.h).
  *
- * An import is an allocation with blocks that another process has made. It moves by itself, not
- * with its tag, so it is in no tag's list; its states and its undoing are those of any allocation,
- * and its bytes have a holder of their own.
+ * An import is an allocation with blocks of another process. It moves by itself, not with its tag,
+ * so it is in no tag's list. Its states and their undoing are those of any allocation, and its
+ * bytes have a separate holder.
  */
 #include "reveille/share.h"
 
@@ -44,7 +44,7 @@ static void close_files(const int *fds, size_t count)
         close(fds[--count]);
 }
 
-/* With the lock held, so that no transition takes the blocks away; nothing here waits. */
+/* With the lock held, so that no transition takes the blocks away. Nothing here waits. */
 static rvl_status export_blocks(rvl_context *context, const rvli_allocation *allocation,
                                 uint64_t first, int *fds, uint64_t *block_bytes, size_t capacity,
                                 rvl_export *done)
@@ -102,12 +102,12 @@ rvl_status rvl_allocation_export(rvl_context *context, rvl_addr addr,
     return status;
 }
 
-/* ---- Putting an import together ---- */
+/* ---- Building an import ---- */
 
 struct rvl_import {
     rvl_context *context;
     rvli_allocation draft;
-    rvli_block **link; /* where the next block is to hang */
+    rvli_block **link; /* where the next block is linked */
     uint64_t added_bytes;
 };
 
@@ -213,7 +213,7 @@ rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint64_t *bl
     return status;
 }
 
-/* The blocks one behind the other, from the beginning of the range on. */
+/* Places the blocks one after another, from the start of the range. */
 static void place_blocks(rvli_allocation *draft)
 {
     uint64_t addr = draft->addr;
@@ -223,7 +223,7 @@ static void place_blocks(rvli_allocation *draft)
     }
 }
 
-/* Enters what is mapped into tables and ledger. With the lock held. */
+/* Adds a mapped import to tables and ledger. With the lock held. */
 static rvl_status enter(rvl_context *context, const rvli_allocation *draft)
 {
     rvl_status status = rvli_tag_reach(draft->tag, draft->device);
@@ -242,7 +242,7 @@ static rvl_status enter(rvl_context *context, const rvli_allocation *draft)
     return status;
 }
 
-/* The range with all blocks in it, or neither. */
+/* Reserves the range and maps all blocks in it, or does neither. */
 static rvl_status place(rvl_context *context, rvli_allocation *draft)
 {
     rvl_status status = rvli_reserve(context, draft);
@@ -287,7 +287,7 @@ rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out)
     return RVL_OK;
 }
 
-/* In a child by fork the blocks are the parent's. */
+/* In a forked child the blocks belong to the parent. */
 void rvl_import_cancel(rvl_import *import)
 {
     if (import == NULL)
@@ -299,7 +299,7 @@ void rvl_import_cancel(rvl_import *import)
     rvli_error_set(&before);
 }
 
-/* ---- Moving one ---- */
+/* ---- Moving an import ---- */
 
 static bool is_moving(const rvli_allocation *import)
 {
@@ -307,7 +307,7 @@ static bool is_moving(const rvli_allocation *import)
            import->state == RVL_STATE_RESUMING;
 }
 
-/* The import at addr once nobody moves it. With the lock held. */
+/* Finds the import at addr, and waits until no thread moves it. With the lock held. */
 static rvl_status find_import(rvl_context *context, rvl_addr addr, rvli_allocation **import_out)
 {
     for (;;) {
@@ -322,8 +322,10 @@ static rvl_status find_import(rvl_context *context, rvl_addr addr, rvli_allocati
     }
 }
 
-/* Whether a move that begins with these has something to do: to pause what is mapped, and else with
- * what has blocks. */
+/*
+ * Returns whether a move that begins in this way has anything to do: a pause needs a mapped import,
+ * and the other moves need an import that is not active and has blocks.
+ */
 static bool is_due(const rvli_allocation *import, rvli_move begin)
 {
     bool active = import->state == RVL_STATE_ACTIVE;
@@ -331,8 +333,8 @@ static bool is_due(const rvli_allocation *import, rvli_move begin)
 }
 
 /*
- * Claims the import at addr for a move; *import_out is NULL if it has nothing to do, or cannot
- * begin. *was_out is what the import was before: others write to the record itself.
+ * Claims the import at addr for a move. *import_out is NULL if there is nothing to do, or the move
+ * cannot begin. *was_out is a copy of the import before: other threads write to the record itself.
  */
 static rvl_status claim(rvl_context *context, rvl_addr addr, rvli_move begin,
                         rvli_allocation **import_out, rvli_allocation *was_out)
@@ -363,7 +365,7 @@ static void settle(rvl_context *context, rvli_allocation *import, rvli_move end)
     rvli_unlock(context);
 }
 
-/* The record says of what. It is given, since the import may be freed by now. */
+/* Completes the error record. Takes a copy, because the import may already be freed. */
 static rvl_status tell(rvl_context *context, const char *what, const rvli_allocation *was,
                        rvl_status status)
 {
@@ -372,7 +374,7 @@ static rvl_status tell(rvl_context *context, const char *what, const rvli_alloca
     return status;
 }
 
-/* Nothing may still use the memory when it goes. */
+/* Nothing may still use the memory when it is released. */
 static rvl_status wait_until_unused(rvl_context *context, uint64_t device_mask)
 {
     rvl_status status = RVL_OK;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dry run: what a transition would do, and how long it would take.
+ * The forecast: what a transition would do, and how long it would take.
  *
- * What would move is counted here. How long it takes is learned by doing it, in a context where
- * nothing but time happens (core/forecast/rehearsal.h): so a forecast has every step of the
- * transition, in its order.
+ * What would move is counted here. The duration is found by running the transition in a context in
+ * which only time passes (core/forecast/rehearsal.h). So a forecast has every step of the
+ * transition, in the same order.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 #include "core/transition/order.h"
 #include "core/transition/transition.h"
 
-/* ---- What it would move ---- */
+/* ---- Counting ---- */
 
 static uint64_t moved_bytes(const rvli_transition *transition, int device)
 {
@@ -27,7 +27,7 @@ static uint64_t moved_bytes(const rvli_transition *transition, int device)
     return bytes;
 }
 
-/* What backups of a policy will take (pause), or give back (resume). */
+/* Returns the bytes that backups of a policy will take (pause), or release (resume). */
 static uint64_t backup_bytes(const rvli_transition *transition, rvl_backup policy, bool pausing,
                              bool discard)
 {
@@ -41,7 +41,7 @@ static uint64_t backup_bytes(const rvli_transition *transition, rvl_backup polic
     return bytes;
 }
 
-/* Free bytes of every device. Calls the backend: without the lock. */
+/* Reads the free bytes of every device. Calls the backend, so the lock must not be held. */
 static rvl_status read_free(rvl_context *context, uint64_t *free_bytes)
 {
     for (int device = 0; device < context->device_count; device++) {
@@ -59,13 +59,13 @@ static rvl_status read_free(rvl_context *context, uint64_t *free_bytes)
     return RVL_OK;
 }
 
-/* Room left on a device, less what is needed; negative if it does not fit. */
+/* Returns the room on a device, less what is needed. Negative if it does not fit. */
 static int64_t room_of(uint64_t free_bytes, uint64_t needed_bytes)
 {
     return (int64_t)free_bytes - (int64_t)needed_bytes;
 }
 
-/* The device with the least room, and whether all have enough. */
+/* Finds the device with the least room, and whether all have enough. */
 static void find_tightest(const rvli_transition *transition, bool pausing,
                           const uint64_t *free_bytes, rvl_forecast *forecast)
 {
@@ -88,7 +88,7 @@ static void find_tightest(const rvli_transition *transition, bool pausing,
     }
 }
 
-/* With the lock held: nothing is marked, so the list is good only meanwhile. */
+/* With the lock held: nothing is marked, so the list is only valid while it is. */
 static void count(const rvli_transition *transition, bool pausing, const uint64_t *free_bytes,
                   rvl_forecast *forecast)
 {
@@ -100,16 +100,18 @@ static void count(const rvli_transition *transition, bool pausing, const uint64_
         forecast->allocation_count += rvli_weight(transition->items[i].allocation);
 }
 
-/* ---- The dry run ---- */
+/* ---- The rehearsal ---- */
 
 typedef struct dry_run {
     rvl_context *rehearsal;
-    rvl_addr *order; /* of all that moves, first addresses; NULL: by id */
+    rvl_addr *order; /* first addresses of the items in order; NULL: by id */
     size_t order_count;
     rvl_forecast forecast;
 } dry_run;
 
-/* What each item is called in the rehearsal: addresses within riders are of their carriers there.
+/*
+ * Stores the order by the first address of each item, because riders are not in the rehearsal: an
+ * address within one belongs to its carrier there.
  */
 static rvl_status note_order(const rvli_transition *transition, dry_run *run)
 {
@@ -156,7 +158,7 @@ static rvl_status prepare(rvli_transition *transition, const rvl_resume_options 
     return status;
 }
 
-/* After the transition on the rehearsal: what it took. */
+/* After the transition in the rehearsal: stores the time that it took. */
 static rvl_status answer(dry_run *run, rvl_status status, rvl_forecast *forecast_out)
 {
     if (run->rehearsal != NULL) {

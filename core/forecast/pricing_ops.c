@@ -10,7 +10,7 @@
 typedef struct pricing_device {
     rvli_device_facts facts;
     rvli_pricer pricer;
-    uint64_t free_bytes; /* 0, once more is created than there is */
+    uint64_t free_bytes; /* 0 once more is created than was free */
 } pricing_device;
 
 typedef struct pricing {
@@ -26,7 +26,7 @@ static rvli_pricer *pricer_of(void *self, int device)
 
 /* ---- Open and close ---- */
 
-/* As the model's device, except for what would keep the dry run from going on, or touch a disk. */
+/* Like the model's device, except for facts that could stop the forecast, or touch a disk. */
 static void open_device(pricing_device *device, const rvl_context *of, rvli_clock *clock,
                         int number)
 {
@@ -79,7 +79,7 @@ static rvl_status pricing_device_facts(void *self, int device, rvli_device_facts
 
 /* ---- Calls ---- */
 
-/* A dry run moves what is there: it never makes an address. */
+/* A forecast only moves existing allocations, and never reserves an address. */
 static rvl_status pricing_reserve(void *self, int device, uint64_t size, uint64_t *addr_out)
 {
     (void)self, (void)device, (void)size, (void)addr_out;
@@ -188,8 +188,10 @@ static rvl_status pricing_copy_to_device(void *self, int device, uint64_t addr, 
     return RVL_OK;
 }
 
-/* Every digest is 0: core/forecast/rehearsal.c says which backups have another, and so have
- * changed. */
+/*
+ * Every digest is 0. core/forecast/rehearsal.c gives other digests to backups that count as
+ * changed.
+ */
 static rvl_status pricing_digest(void *self, int device, uint64_t addr, uint64_t size,
                                  bool arriving, const rvli_secret *secret, rvli_digest *digests_out)
 {

@@ -17,9 +17,12 @@ static rvl_status no_memory(void)
     return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a dry run");
 }
 
-/* ---- Copies of what the model has ---- */
+/* ---- Copies from the model ---- */
 
-/* A tag under the number of the model's, since names belong to processes and there is one here. */
+/*
+ * Names the tag by the number of the model's tag, because names belong to processes and the
+ * rehearsal has only one.
+ */
 static rvl_status copy_tag(rvl_context *rehearsal, const rvli_tag *from, rvli_tag **tag_out)
 {
     char name[32];
@@ -62,7 +65,7 @@ static rvl_status copy_kept(rvl_context *rehearsal, const rvl_context *model)
     return status;
 }
 
-/* Digests that pricing_digest() does not answer: what they are of has changed. */
+/* Sets digests that pricing_digest() never returns if the content counts as changed. */
 static rvl_status copy_digests(const rvl_context *rehearsal, const rvli_backup *from, bool changed,
                                rvli_backup *to)
 {
@@ -97,7 +100,7 @@ static rvl_status copy_backup(rvl_context *rehearsal, const rvli_backup *from, b
     return RVL_OK;
 }
 
-/* A carrier moves as one allocation: its riders stay behind. */
+/* A carrier moves as one allocation, so its riders are not copied. */
 static rvl_status copy_item(rvl_context *rehearsal, const rvli_move_item *item, rvli_tag *tag,
                             bool changed, rvli_allocation **copy_out)
 {
@@ -176,7 +179,10 @@ rvl_status rvli_rehearsal_begin(const rvli_transition *transition, bool changed,
     return RVL_OK;
 }
 
-/* Records of blocks and allocations go with their pools: the table of addresses is to have none. */
+/*
+ * Records of blocks and allocations are freed with their pools, so the table of addresses is
+ * emptied first.
+ */
 void rvli_rehearsal_end(rvl_context *rehearsal)
 {
     uint32_t tags = rehearsal != NULL ? atomic_load(&rehearsal->tag_count) : 0;

@@ -7,7 +7,9 @@
 
 /* ---- Preparing ---- */
 
-/* Takes a kept block of exactly this size and these properties off the list; NULL if there is none.
+/*
+ * Takes a kept block of exactly this size and these properties off the list. Returns NULL if there
+ * is none.
  */
 static rvli_block *take_kept(rvli_device *device, uint64_t size, uint8_t properties)
 {
@@ -22,7 +24,7 @@ static rvli_block *take_kept(rvli_device *device, uint64_t size, uint8_t propert
     return NULL;
 }
 
-/* Gives the place of a kept block in the budget back: it has a holder now. With the lock held. */
+/* Returns a kept block's share of the budget, because it has a holder now. With the lock held. */
 static void leave_kept(rvl_context *context, const rvli_block *block, rvli_holder *holder)
 {
     rvli_ledger *ledger = &context->devices[block->device].ledger;
@@ -37,7 +39,7 @@ static void put_kept(rvli_device *device, rvli_block *block)
     device->kept_bytes += block->size;
 }
 
-/* Gives back what prepare took and create has not touched. With the lock held. */
+/* Undoes prepare for blocks that create has not touched. With the lock held. */
 static void unprepare(rvl_context *context, rvli_block *blocks)
 {
     while (blocks != NULL) {
@@ -103,7 +105,9 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 
 /* ---- Creating ---- */
 
-/* For forecasts: what the driver has cleared by now is paid for, by a create or a release. */
+/*
+ * For forecasts: a create or a release has paid for everything that the driver has cleared by now.
+ */
 static void note_paid(rvl_context *context, int device)
 {
     rvli_lock(context);
@@ -142,7 +146,10 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
     return RVL_OK;
 }
 
-/* The same: the driver begins to clear it. What others hold as well is not free yet. */
+/*
+ * For forecasts: the driver begins to clear the block. An imported block is still held elsewhere,
+ * and not free yet.
+ */
 static void note_released(rvl_context *context, const rvli_block *block)
 {
     rvli_device *device = &context->devices[block->device];
@@ -154,7 +161,7 @@ static void note_released(rvl_context *context, const rvli_block *block)
     rvli_unlock(context);
 }
 
-/* Asks a second time where the backend refuses. */
+/* Tries a second time if the backend refuses. */
 static rvl_status release_handle(rvl_context *context, const rvli_block *block)
 {
     const rvli_backend_ops *ops = &context->ops;
@@ -174,15 +181,18 @@ static rvl_status release_handle(rvl_context *context, const rvli_block *block)
     return status;
 }
 
-/* Whether a block is where it was before: kept blocks are, created ones once they are released. */
+/*
+ * Returns whether a block can be undone: kept blocks always, created blocks if they can be
+ * released.
+ */
 static bool take_back(rvl_context *context, const rvli_block *block)
 {
-    if (block->mapped) /* unmapping failed: nobody may have it */
+    if (block->mapped) /* unmapping failed: it cannot be reused */
         return false;
     return block->handed_over || block->handle == 0 || release_handle(context, block) == RVL_OK;
 }
 
-/* Moves a block that cannot be released to the stranded list. holder: who has it; NULL: nobody. */
+/* Moves a block that cannot be released to the stranded list. holder: its holder; NULL: none. */
 static void strand(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
     rvli_device *device = &context->devices[block->device];
@@ -233,7 +243,7 @@ static void set_mapped(rvli_block *blocks, const rvli_block *end, bool mapped)
         blocks->mapped = mapped;
 }
 
-/* Undoes the mapping of [blocks, end); if that fails they stay marked as mapped. */
+/* Undoes the mapping of [blocks, end). If that fails they stay marked as mapped. */
 static void undo_map(rvl_context *context, rvli_block *blocks, const rvli_block *end)
 {
     if (blocks == end)
@@ -245,7 +255,10 @@ static void undo_map(rvl_context *context, rvli_block *blocks, const rvli_block 
     rvli_error_set(&cause);
 }
 
-/* What a kept block held before must not be read by its next owner. Waits only if it fails. */
+/*
+ * Fills blocks, because the next owner must not read a kept block's old content. Waits only after a
+ * failure.
+ */
 static rvl_status fill(rvl_context *context, const rvli_block *blocks, rvli_fill how)
 {
     uint8_t byte = how == RVLI_FILL_POISON ? RVLI_POISON : 0;
@@ -272,7 +285,7 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
 
     for (; block != NULL; block = block->next) {
         if (block->mapped)
-            continue; /* what could not be unmapped when an earlier try was undone */
+            continue; /* it could not be unmapped when an earlier attempt was undone */
         status = ops->map(context->self, block->device, block->addr, block->size, block->handle);
         if (status != RVL_OK) {
             rvli_error_op("map");
@@ -293,7 +306,7 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
     return status;
 }
 
-/* The end of the run of blocks that are mapped as the first is. */
+/* Returns the end of the run of blocks with the same `mapped` as the first. */
 static rvli_block *end_of_run(rvli_block *first)
 {
     rvli_block *end = first;
@@ -350,8 +363,9 @@ void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *h
 /* ---- Releasing ---- */
 
 /*
- * Keeps a block if the budget has room. A block that somebody has taken off the list has its place
- * until it is theirs: they may put it back. Exportable memory may be held elsewhere: never kept.
+ * Keeps a block if the budget has room. A block that was taken off the list keeps its share of the
+ * budget until it is committed, because it may be put back. Exportable memory may be held
+ * elsewhere, so it is never kept.
  */
 static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
@@ -371,8 +385,8 @@ static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
 }
 
 /*
- * Takes a block's bytes out of the ledger before they are free for others, who would be counted
- * beside it. Puts them back where the backend refuses: then nobody else can have them.
+ * Subtracts a block's bytes from the ledger before they are free for others, because otherwise both
+ * could be counted at once. Adds them back if the backend refuses, when nobody else can have them.
  */
 static rvl_status release_charged(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
@@ -389,7 +403,7 @@ static rvl_status release_charged(rvl_context *context, rvli_block *block, rvli_
     return status;
 }
 
-/* On failure the block is as it was. */
+/* On failure the block is unchanged. */
 static rvl_status release_one(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
     return keep(context, block, holder) ? RVL_OK : release_charged(context, block, holder);
@@ -402,7 +416,7 @@ static rvli_holder *holder_of(rvl_context *context, const rvli_allocation *alloc
                : allocation->tag->holders[allocation->device];
 }
 
-/* first: an answer of the backend for the first block is returned, and changes nothing. */
+/* first: return the backend's error for the first block, with nothing changed. */
 static rvl_status release_all(rvl_context *context, rvli_allocation *allocation, bool first)
 {
     rvli_holder *holder = holder_of(context, allocation);
@@ -434,7 +448,10 @@ void rvli_blocks_release_or_strand(rvl_context *context, rvli_allocation *alloca
     (void)release_all(context, allocation, false);
 }
 
-/* Releases the blocks of a list that belonged to holder; what is refused goes back on the list. */
+/*
+ * Releases the blocks of a list that belonged to holder. Blocks that are refused go back on the
+ * list.
+ */
 static rvl_status release_list(rvl_context *context, rvli_block **list, rvli_holder *holder,
                                uint64_t *freed_out)
 {
@@ -475,7 +492,10 @@ uint64_t rvli_kept_give_up(rvl_context *context, int device)
     return freed;
 }
 
-/* If unmapping fails, the block is stranded with its mapping, which must go before it can. */
+/*
+ * A block is stranded with its mapping if unmapping failed. It can only be released once it is
+ * unmapped.
+ */
 static void unmap_stranded(rvl_context *context, rvli_block *blocks)
 {
     for (; blocks != NULL; blocks = blocks->next)

@@ -6,12 +6,12 @@
 #include "core/memory/blocks.h"
 #include "core/memory/enter.h"
 
-#define GRANULES_MAX 64u /* bits of rvli_carrier.taken */
+#define GRANULES_MAX 64u /* the bits of rvli_carrier.taken */
 
-/* Carriers that are looked at: some are paused or too full, and looking must stay cheap. */
+/* How many carriers to try: some are paused or too full, and the search must stay cheap. */
 #define TRIES_MAX 32
 
-/* ---- Who rides ---- */
+/* ---- Which allocations ride ---- */
 
 rvl_status rvli_coalesce_check(const rvl_context *context, uint64_t coalesce_bytes)
 {
@@ -49,7 +49,7 @@ static uint64_t bits(uint64_t count)
     return count < 64 ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
 }
 
-/* The granules of a rider, as bits of its carrier. */
+/* Returns the granules of a rider, as bits of its carrier. */
 static uint64_t granules_of(const rvl_context *context, const rvli_allocation *rider)
 {
     uint64_t granularity = granularity_of(context, rider);
@@ -57,7 +57,7 @@ static uint64_t granules_of(const rvl_context *context, const rvli_allocation *r
     return bits(rider->size / granularity) << first;
 }
 
-/* The lowest run of free granules that is long enough. */
+/* Finds the lowest run of free granules that is long enough. */
 static bool find_run(const rvl_context *context, const rvli_carrier *carrier, uint64_t size,
                      uint64_t *offset_out)
 {
@@ -125,9 +125,9 @@ void rvli_carrier_close(rvli_carrier *carrier)
         carrier->next->previous = carrier->previous;
 }
 
-/* ---- Boarding and leaving ---- */
+/* ---- Adding and removing riders ---- */
 
-/* Enters a rider at an offset of a carrier. With the lock held. RVL_ERR_HOST_OOM. */
+/* Adds a rider at an offset of a carrier. With the lock held. RVL_ERR_HOST_OOM. */
 static rvl_status board(rvl_context *context, rvli_allocation *rider, rvli_carrier *carrier,
                         uint64_t offset, rvl_addr *addr_out)
 {
@@ -170,7 +170,7 @@ static rvl_status new_carrier(rvl_context *context, const rvli_allocation *draft
         *carrier = (rvli_carrier){.as = *draft};
         carrier->as.kind = RVLI_KIND_CARRIER;
         carrier->as.size = size;
-        carrier->as.id = ++context->last_id; /* its place in the order of transitions */
+        carrier->as.id = ++context->last_id; /* its position in the order of transitions */
         rvli_change_begin(context);
     }
     rvli_unlock(context);
@@ -190,7 +190,7 @@ static void put_carrier(rvl_context *context, rvli_carrier *carrier)
     rvli_unlock(context);
 }
 
-/* Address and memory of a carrier. Undoes itself. */
+/* Makes the address range and memory of a carrier. On failure undoes both. */
 static rvl_status build_carrier(rvl_context *context, rvli_carrier *carrier)
 {
     rvl_status status = rvli_reserve(context, &carrier->as);
@@ -208,7 +208,7 @@ static rvl_status build_carrier(rvl_context *context, rvli_carrier *carrier)
     return status;
 }
 
-/* Boards a new carrier, which nobody else can see until then. */
+/* Adds a rider to a new carrier, which no other thread can see until then. */
 static rvl_status board_new(rvl_context *context, rvli_allocation *rider,
                             const rvli_allocation *draft, uint64_t carrier_bytes,
                             rvl_addr *addr_out)

@@ -20,7 +20,9 @@ void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation)
     }
 }
 
-/* Whether a pause puts its content into host memory of this process, and not into a store. */
+/*
+ * Returns whether a pause puts its content into host memory of this process, and not into a store.
+ */
 static bool wants_host(const rvl_context *context, const rvli_allocation *allocation)
 {
     return allocation->policy == RVL_BACKUP_HOST &&
