@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The side that listens: a thread takes one request at a time and does it.
+ * The listening side: a thread takes one request at a time and performs it.
  *
- * The thread waits for a connection and for a pipe that says it is to end. The kernel says who
- * has connected before a word of it is read. A child of a fork has a copy of the socket and not
- * the thread: it closes its copy, so that the name goes when the parent ends.
+ * The thread waits for a connection, and for a pipe that tells it to end. The kernel identifies the
+ * connecting process before any of its request is read. A forked child has a copy of the socket but
+ * not the thread. It closes its copy, so that the name disappears when the parent ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,19 +23,19 @@
 
 #define BACKLOG 16
 #define RETRY_MS 100
-#define PATIENCE_S 2 /* for the words of one that has connected */
+#define PATIENCE_S 2 /* for the request of a process that has connected */
 
 typedef enum control_state { CONTROL_CLOSED, CONTROL_OPEN, CONTROL_CLOSING } control_state;
 
 typedef struct control {
     control_state state;
     int listener;
-    int end[2]; /* a pipe: closing its second end ends the thread */
+    int end[2]; /* a pipe: closing its write end ends the thread */
     pthread_t thread;
     rvl_control_options options;
 } control;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
 static control the = {.listener = -1, .end = {-1, -1}};
 static _Thread_local bool serving __attribute__((tls_model("initial-exec")));
 
@@ -144,7 +144,7 @@ static void serve(int socket)
 
 static void *run(void *user)
 {
-    const control *c = user; /* its descriptors stay until this thread has ended */
+    const control *c = user; /* its descriptors stay open until this thread has ended */
     struct pollfd waits[] = {{.fd = c->listener, .events = POLLIN}, {.fd = c->end[0]}};
     serving = true;
     for (;;) {
@@ -157,7 +157,8 @@ static void *run(void *user)
             serve(socket);
             close(socket);
         } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-            (void)poll(&waits[1], 1, RETRY_MS); /* no descriptor: the connection stays waiting */
+            (void)poll(&waits[1], 1, RETRY_MS); /* no descriptor left: the connection stays
+                                                   pending */
         }
     }
 }
@@ -232,7 +233,7 @@ rvl_status rvl_control_close(void)
         close(the.end[1]);
         the.end[1] = -1;
     }
-    pthread_mutex_unlock(&lock); /* the thread takes it, and may fork */
+    pthread_mutex_unlock(&lock); /* the thread takes this lock, and may fork */
     if (before == CONTROL_CLOSING)
         return rvli_error(RVL_ERR_BUSY, "another thread is in rvl_control_close(): wait for that");
     if (before == CONTROL_CLOSED)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The side that asks: finds the process, and waits for its one answer. */
+/* The asking side: finds the process, and waits for its one answer. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,8 +14,10 @@
 #include "base/shown.h"
 #include "core/sleep/control_wire.h"
 
-#define CONNECT_S 10                     /* while it is busy with the request of another */
-#define BEYOND_NS UINT64_C(300000000000) /* of the answer */
+#define CONNECT_S 10 /* while it performs another request */
+#define BEYOND_NS                                                                                  \
+    UINT64_C(300000000000) /* added to the request's timeout, while waiting for the                \
+                              answer */
 
 static rvl_status refuse(rvl_status status, int process, const char *why)
 {
@@ -57,7 +59,7 @@ static rvl_status connect_to(int process, int *socket_out)
         close(to);
         return explain_connect(process, cause);
     }
-    if (!rvli_packet_peer(to, &owner) || owner != process) { /* others may take any name */
+    if (!rvli_packet_peer(to, &owner) || owner != process) { /* any process may take any name */
         close(to);
         return refuse(RVL_ERR_NOT_FOUND, process,
                       "is another user's, or another listens in its name");
@@ -66,7 +68,7 @@ static rvl_status connect_to(int process, int *socket_out)
     return RVL_OK;
 }
 
-/* False: the time is over. */
+/* Returns false if the time is over. */
 static bool wait_for_answer(int socket, uint64_t timeout_ns)
 {
     uint64_t now_ns = rvli_monotonic_ns(), end_ns;
@@ -99,7 +101,7 @@ static rvl_status take_answer(int socket, int process, const rvl_control_request
     return RVL_OK;
 }
 
-/* What the process says went wrong there. Its words go into the record of this one. */
+/* Puts the other process's failure into this thread's error record. */
 static rvl_status pass_on(int process, rvli_control_answer *answer)
 {
     char why[RVL_CONTROL_WHY_BYTES];
@@ -133,7 +135,8 @@ rvl_status rvl_control_ask(int process, const rvl_control_request *user_request,
                                         .flags = request.flags,
                                         .timeout_ns = request.timeout_ns};
     (void)rvli_packet_send(socket, &asked, sizeof asked, NULL, 0, 0);
-    status = take_answer(socket, process, &request, &answer); /* also of one that is gone */
+    status = take_answer(socket, process, &request, &answer); /* also if sending failed because the
+                                                                 process has ended */
     close(socket);
     if (status == RVL_OK && answer.status != RVL_OK)
         status = pass_on(process, &answer);

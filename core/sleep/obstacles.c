@@ -18,7 +18,7 @@ typedef struct obstacle {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static obstacle *obstacles; /* newest first */
 
-/* ---- Fork: a child has no memory of others open, since it has no device yet ---- */
+/* ---- Fork: a child has no memory of other processes open, because it has no device yet ---- */
 
 static void before_fork(void)
 {
@@ -32,7 +32,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-    obstacles = NULL; /* the records are the parent's */
+    obstacles = NULL; /* the records belong to the parent */
     pthread_mutex_unlock(&lock);
 }
 
@@ -98,7 +98,10 @@ static rvl_status check_said(void)
     return rvli_error(RVL_ERR_BUSY, message);
 }
 
-/* Asked first: it names the communicator of which others have only seen that memory was opened. */
+/*
+ * Runs rvli_sleep_check() first, because it names the communicator. Other reasons only state that
+ * memory was opened.
+ */
 rvl_status rvli_obstacles_check(void)
 {
     rvl_status status = rvli_sleep_check();

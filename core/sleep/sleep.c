@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sleep and wake: a pause of all tags, then the driver's checkpoint of the process; and back.
+ * Sleep and wake: a pause of all tags, then the driver's checkpoint of the process; and the
+ * reverse.
  *
- * The checkpoint is slow for what is large and fast for what a pause leaves, so the pause comes
- * first. The driver does not refuse what it cannot bring back: whatever is known to forbid a sleep
- * is looked for before anything is done, and a wake makes sure of its room before the restore,
- * which loses the process where there is none.
+ * The checkpoint is slow for large memory and fast for what a pause leaves, so the pause comes
+ * first. The driver does not refuse processes that it cannot restore. So known obstacles are looked
+ * for before anything is done. And a wake makes sure of its room before the restore, which loses
+ * the process if there is none.
  *
- * While a process sleeps, its contexts are marked, and every call about them is refused at the door
- * (core/entry.c): nothing of ours waits in the driver. The thread that moves the process passes.
+ * While a process sleeps, its contexts are marked, and every call about them is refused at its
+ * start (core/entry.c), so no call of ours waits in the driver. Calls of the thread that moves the
+ * process are allowed.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -21,11 +23,11 @@
 #include "reveille/record.h"
 
 #define RETRY_NS 2000000u
-#define ROOM_SPARE_BYTES (UINT64_C(64) << 20) /* beyond what the process was seen to give back */
+#define ROOM_SPARE_BYTES (UINT64_C(64) << 20) /* beyond what the process was seen to release */
 
 /* ---- Recordings ---- */
 
-/* The verb frames what is recorded of its pauses and resumes. */
+/* Records the sleep or wake around the recorded pauses and resumes. */
 static void record(const rvli_sleepers *all, rvl_event_kind kind, bool skips)
 {
     rvl_error before = *rvli_error_get();
@@ -69,7 +71,7 @@ static uint32_t timeout_ms(deadline until)
     return ms == 0 ? 1 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-/* Calls that were under way when the contexts were marked. */
+/* Waits for calls that were in progress when the contexts were marked. */
 static rvl_status wait_for_calls(const rvli_sleepers *all, deadline until)
 {
     for (;;) {
@@ -111,7 +113,7 @@ static void forget_all(rvli_sleepers *all)
         forget_tags(all->contexts[i]);
 }
 
-/* Other threads' calls pass again, so that what the sleep has noted must be gone. */
+/* Calls of other threads are allowed again, so the sleep's notes must be freed first. */
 static void be_awake(rvli_sleepers *all)
 {
     forget_all(all);
@@ -141,7 +143,7 @@ static void abort_pauses(rvli_sleepers *all)
     rvli_error_set(&cause);
 }
 
-/* The tags of all its processes: on simulated devices a context may stand for several. */
+/* Pauses the tags of all processes: a context on simulated devices may represent several. */
 static rvl_status prepare_pause(rvl_context *context, uint64_t flags, rvl_transition **pause_out)
 {
     rvl_tag *tags = NULL;
@@ -178,7 +180,7 @@ static rvl_status pause_all(rvli_sleepers *all, uint64_t flags)
 
 /* ---- The resume ---- */
 
-/* All contexts or none. */
+/* Resumes all contexts, or none. */
 static rvl_status resume_all(rvli_sleepers *all, uint64_t timeout_ns)
 {
     rvl_transition *resumes[RVLI_SLEEPERS_MAX] = {NULL};
@@ -204,7 +206,7 @@ static rvl_status resume_all(rvli_sleepers *all, uint64_t timeout_ns)
     return status;
 }
 
-/* Adds to the message of the failure that is the cause. */
+/* Appends to the message of the failure that is the cause. */
 static void add_to_cause(const rvl_error *cause, const char *more)
 {
     char message[sizeof cause->message];
@@ -215,9 +217,12 @@ static void add_to_cause(const rvl_error *cause, const char *more)
     rvli_error_message(message);
 }
 
-/* ---- Off the devices ---- */
+/* ---- Leaving the devices ---- */
 
-/* The device's context that stands for all of the process there: the first that has it. */
+/*
+ * Returns whether this device of this context represents the process there: the first context that
+ * has the device does.
+ */
 static bool stands_for_device(const rvli_sleepers *all, size_t index, int device)
 {
     int ordinal = all->contexts[index]->devices[device].facts.ordinal;
@@ -228,7 +233,7 @@ static bool stands_for_device(const rvli_sleepers *all, size_t index, int device
     return false;
 }
 
-/* For each device once, ahead of the lock: what is free. */
+/* Reads the free bytes of each device once, before the lock. */
 static rvl_status read_free_awake(rvli_sleepers *all)
 {
     rvl_status status = RVL_OK;
@@ -245,7 +250,10 @@ static rvl_status read_free_awake(rvli_sleepers *all)
     return status;
 }
 
-/* How much more that is now. Where it cannot be read a wake takes what it finds. */
+/*
+ * Stores how much more is free now. If that cannot be read, the wake relies on the room that it
+ * finds.
+ */
 static void read_held(rvli_sleepers *all)
 {
     rvl_error before = *rvli_error_get();
@@ -262,7 +270,7 @@ static void read_held(rvli_sleepers *all)
     rvli_error_set(&before);
 }
 
-/* Locks and takes the process away; where that fails it is unlocked again. */
+/* Locks the process and takes it off its devices. On failure unlocks it again. */
 static rvl_status take_off(rvli_sleepers *all, deadline until)
 {
     rvl_status status = read_free_awake(all);
@@ -288,7 +296,7 @@ static rvl_status take_off(rvli_sleepers *all, deadline until)
 
 /* ---- Sleep ---- */
 
-/* The tags have been paused, and the process is awake: they are resumed. */
+/* Resumes the tags after a sleep that failed behind its pauses. The process is awake. */
 static rvl_status undo_pause(rvli_sleepers *all)
 {
     rvl_error cause = *rvli_error_get();
@@ -314,7 +322,7 @@ static rvl_status sleep_marked(rvli_sleepers *all, const rvl_sleep_options *opti
     record(all, RVL_EVENT_SLEEP, options->flags & RVL_SLEEP_DISCARD);
     status = pause_all(all, options->flags);
     if (status != RVL_OK) {
-        record(all, RVL_EVENT_WAKE, false); /* nothing of it has moved */
+        record(all, RVL_EVENT_WAKE, false); /* nothing has moved */
         return status;
     }
     status = take_off(all, deadline_in(options->timeout_ns));
@@ -349,7 +357,10 @@ rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *user_options
 
 /* ---- Wake ---- */
 
-/* What the sleep has paused of a tag on a device. What was paused before stays so. */
+/*
+ * Returns the bytes of a tag on a device that the sleep has paused. Allocations that were paused
+ * before stay paused.
+ */
 static uint64_t bytes_to_resume(const rvli_tag *tag, int device)
 {
     uint64_t before = 0,
@@ -359,7 +370,7 @@ static uint64_t bytes_to_resume(const rvli_tag *tag, int device)
     return paused > before ? paused - before : 0;
 }
 
-/* The same of all tags, on the driver's device of a number. */
+/* Sums those bytes over all tags, on a device by the driver's number. */
 static uint64_t paused_bytes(const rvli_sleepers *all, int ordinal)
 {
     uint64_t bytes = 0;
@@ -440,7 +451,7 @@ static rvl_status lose(rvli_sleepers *all)
     return RVL_ERR_DEVICE_LOST;
 }
 
-/* From wherever it is: a wake that was cut short goes on. */
+/* Brings the process back from any state, so that an interrupted wake can continue. */
 static rvl_status bring_back(rvli_sleepers *all)
 {
     rvli_process_state state = RVLI_PROCESS_AWAY;
@@ -458,7 +469,7 @@ static rvl_status bring_back(rvli_sleepers *all)
     return state == RVLI_PROCESS_LOST ? lose(all) : status;
 }
 
-/* The process is back, and its tags could not be resumed. */
+/* Puts the process to sleep again after its tags could not be resumed. */
 static rvl_status sleep_again(rvli_sleepers *all)
 {
     rvl_error cause = *rvli_error_get();

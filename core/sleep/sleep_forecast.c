@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a sleep or a wake would do: the dry runs of its pauses or resumes, and the driver's part. */
+/* Forecasts of a sleep or a wake: the forecasts of its pauses or resumes, and the driver's part. */
 #include <stdlib.h>
 
 #include "base/cost.h"
@@ -8,7 +8,7 @@
 #include "base/process_cost.h"
 #include "core/sleep/sleep_group.h"
 
-/* Adds what one context would do: the tightest device, and the sum of the rest. */
+/* Adds the forecast of one context: keeps the tightest device, and sums the rest. */
 static void add_forecast(rvl_forecast *sum, const rvl_forecast *one, bool first)
 {
     bool tighter = first || (int64_t)(one->free_bytes - one->needed_bytes) <
@@ -40,8 +40,8 @@ static rvl_status forecast_one(rvl_context *context, uint64_t flags, rvl_forecas
 }
 
 /*
- * Host memory of the pool, which the driver goes over as it leaves: what is registered by then, and
- * what the pause will ask for beyond that.
+ * Returns the bytes of the host memory pool that the driver goes over when the process leaves: what
+ * will be registered by then, including what the pause will request.
  */
 static uint64_t registered_bytes(const rvli_sleepers *all, uint64_t asked_bytes)
 {

@@ -9,10 +9,11 @@
 #include "core/listener.h"
 #include "core/sleep/obstacles.h"
 
-static _Atomic bool process_moves;  /* on real devices: a thread is about its sleep */
+static _Atomic bool process_moves;  /* on real devices: a thread is putting the process to sleep or
+                                       waking it */
 static _Atomic bool process_sleeps; /* on real devices: no context may be opened there */
 
-/* A child has none of its parent's contexts, nor the thread that moved them. */
+/* A forked child has neither its parent's contexts nor the thread that moved them. */
 static void in_child(void)
 {
     atomic_store(&process_moves, false);
@@ -24,7 +25,7 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-/* ---- Who ---- */
+/* ---- The group ---- */
 
 static rvl_status find_group(rvl_context *context, rvli_sleepers *all)
 {
@@ -70,7 +71,7 @@ rvl_status rvli_sleep_check_open(const rvli_backend_ops *ops)
                : rvli_error(RVL_ERR_STATE, "the process is asleep: rvl_wake_up() first");
 }
 
-/* ---- What forbids it ---- */
+/* ---- Obstacles ---- */
 
 /* With the lock held. */
 static rvl_status check_tables(rvl_context *context)

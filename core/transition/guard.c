@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking before a transition and telling after it: the context's guard, which may refuse, and the
- * recording of the process, which is told of what the guard has let pass.
+ * Calls before and after a transition: the context's guard, which may refuse it, and the process's
+ * listener, such as the recording, which is told of transitions that the guard allowed.
  */
 #include "reveille/guard.h"
 
@@ -10,7 +10,7 @@
 #include "core/listener.h"
 #include "core/transition/transition.h"
 
-/* ---- What a guard can ask of a transition ---- */
+/* ---- Queries for a guard ---- */
 
 rvl_transition_kind rvl_transition_get_kind(const rvl_transition *transition)
 {
@@ -55,7 +55,7 @@ rvl_status rvl_context_set_guard(rvl_context *context, const rvl_guard *user_gua
     return RVL_OK;
 }
 
-/* A refusal has a record also where the guard has written none. */
+/* A refusal fills the error record even if the guard has not. */
 static rvl_status ask(const rvli_transition *transition)
 {
     const rvl_error none = {.struct_size = sizeof none, .device = RVL_NO_DEVICE};

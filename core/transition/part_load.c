@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Restoring the own part of a resume in parts piece by piece, so that others get the first pieces
- * while the last ones are still on the link.
+ * Restores the own part of a resume in parts piece by piece, so that other processes get the first
+ * pieces while the last ones are still on the link.
  *
- * The prepare queues the first pieces, and each call that waits for one queues some more. So the
- * link has work while the caller does something with a piece. Of pieces on a disk only as much is
- * asked ahead as the ring of buffers holds, and nothing by the prepare, which gives the ring back.
+ * The prepare queues the first pieces, and each call that waits for a piece queues some more. So
+ * the link stays busy while the caller uses a piece. Pieces on a disk are only read as far ahead as
+ * the ring of buffers allows. The prepare queues none of them, because it frees the ring.
  */
 #include "base/error.h"
 #include "core/backup/backup.h"
@@ -13,7 +13,7 @@
 #include "core/transition/parts.h"
 #include "core/transition/prepare.h"
 
-/* Ten milliseconds of a link of 55 GB/s: longer than a caller takes with a piece. */
+/* Ten milliseconds of a link of 55 GB/s: longer than a caller needs for a piece. */
 #define AHEAD_BYTES (UINT64_C(512) << 20)
 
 static bool is_on_disk(const rvli_piece *piece)
@@ -23,7 +23,7 @@ static bool is_on_disk(const rvli_piece *piece)
 
 /* ---- Queueing ---- */
 
-/* Has its content brought and checked, and puts an event behind it. */
+/* Queues the check of a piece's content, and records an event after it. */
 static rvl_status close_queue(rvli_transition *transition, rvli_piece *piece)
 {
     rvl_context *context = transition->context;
@@ -39,7 +39,7 @@ static rvl_status close_queue(rvli_transition *transition, rvli_piece *piece)
     return status;
 }
 
-/* From a disk it is checked when it has been read. */
+/* Queues a piece. The check of a piece on disk is queued later, once it has been read. */
 static rvl_status queue_piece(rvli_transition *transition, rvli_piece *piece)
 {
     const rvli_allocation *allocation = piece->item->allocation;
@@ -48,7 +48,7 @@ static rvl_status queue_piece(rvli_transition *transition, rvli_piece *piece)
     return status == RVL_OK && !is_on_disk(piece) ? close_queue(transition, piece) : status;
 }
 
-/* Whether enough is on its way that link and disk stay busy until the next call. */
+/* Returns whether enough is queued to keep link and disk busy until the next call. */
 static bool is_far_ahead(const rvli_transition *transition)
 {
     const rvli_parts *parts = &transition->parts;
@@ -90,7 +90,7 @@ rvl_status rvli_part_load_begin(rvli_transition *transition, size_t *failed_out)
 
 /* ---- Waiting ---- */
 
-/* Waiting frees the event, whatever the answer. */
+/* Waiting frees the event, whatever the result. */
 static rvl_status wait_event(rvl_context *context, rvli_piece *piece)
 {
     uint64_t event = piece->event;
@@ -134,7 +134,7 @@ void rvli_part_load_stop(rvli_transition *transition)
 
 /* ---- The call ---- */
 
-/* What was filled meanwhile is not loaded. */
+/* Skips pieces that were filled in the meantime. */
 static void pass_closed(rvli_parts *parts)
 {
     while (parts->due < parts->own_end && parts->pieces[parts->due].state != RVL_PIECE_OPEN)

@@ -11,7 +11,7 @@
 #include "core/fail.h"
 #include "core/transition/prepare.h"
 
-/* Large enough for any link, small enough that one wrong piece costs little. */
+/* Large enough for any link, and small enough that one wrong piece costs little. */
 #define PIECE_BYTES (UINT64_C(64) << 20)
 
 /* ---- Cutting ---- */
@@ -30,10 +30,10 @@ rvl_status rvli_parts_read(rvl_resume_options *options, rvli_parts *parts_out)
     return RVL_OK;
 }
 
-/* The row of all that is cut. */
+/* The row of all content that is cut. */
 typedef struct row {
     uint64_t bytes;
-    uint64_t pieces_most; /* that it can have */
+    uint64_t pieces_most; /* upper bound of the number of pieces */
 } row;
 
 static row measure(const rvli_transition *transition)
@@ -49,16 +49,17 @@ static row measure(const rvli_transition *transition)
     return all;
 }
 
-/* The part of the granule that begins at a place of the row. */
+/* Returns the part of the granule at a position in the row. */
 static uint32_t part_at(const rvli_parts *parts, const row *all, uint64_t place)
 {
     uint64_t whole = all->bytes / parts->count, rest = all->bytes % parts->count;
-    uint64_t long_bytes = rest * (whole + 1); /* so many parts have a byte more */
+    uint64_t long_bytes = rest * (whole + 1); /* this many bytes belong to parts that are one byte
+                                                 longer */
     return (uint32_t)(place < long_bytes ? place / (whole + 1)
                                          : rest + (place - long_bytes) / whole);
 }
 
-/* Adds a granule to the last piece, or begins the next one with it. */
+/* Adds a granule to the last piece, or begins a new piece with it. */
 static void add_granule(rvli_parts *parts, rvli_move_item *item, rvli_stretch granule,
                         uint32_t part)
 {
@@ -77,7 +78,7 @@ static void add_granule(rvli_parts *parts, rvli_move_item *item, rvli_stretch gr
     parts->open_count += !restored;
 }
 
-/* begin: its place in the row. */
+/* begin: the item's position in the row. */
 static void cut_item(rvli_transition *transition, const row *all, rvli_move_item *item,
                      uint64_t begin)
 {
@@ -97,7 +98,7 @@ static void cut_item(rvli_transition *transition, const row *all, rvli_move_item
     }
 }
 
-/* Those of a part are neighbours in the list. */
+/* The pieces of a part are neighbours in the list. */
 static void find_own(rvli_parts *parts)
 {
     for (size_t i = parts->piece_count; i > 0 && parts->by_pieces; i--) {
@@ -168,7 +169,7 @@ rvl_status rvl_transition_copy_pieces(rvl_transition *transition, rvl_piece *pie
 
 /* ---- Filling ---- */
 
-/* Which of the open pieces a step is about: those that the caller has filled, or all. */
+/* The open pieces for a step: those that the caller has filled, or all. */
 typedef struct chosen {
     rvli_transition *transition;
     const bool *filled; /* NULL: all */
@@ -180,7 +181,7 @@ static bool is_chosen(const chosen *of, size_t i)
            (of->filled == NULL || of->filled[i]);
 }
 
-/* Stops at the first that fails. */
+/* Stops at the first failure. */
 static rvl_status each_chosen(const chosen *of,
                               rvl_status (*step)(const chosen *of, const rvli_piece *piece),
                               size_t *failed_out)
@@ -218,7 +219,7 @@ void rvli_piece_close(rvli_parts *parts, rvli_piece *piece, rvl_piece_state stat
         piece->item->filled_bytes += piece->at.size;
 }
 
-/* What the caller has filled, and filled right, is closed. */
+/* Closes pieces that the caller has filled correctly. */
 static rvl_status take_filled(const chosen *of, size_t *failed_out)
 {
     rvli_parts *parts = &of->transition->parts;
@@ -255,7 +256,7 @@ static rvl_status check_restored(const chosen *of, size_t *failed_out)
     return RVL_OK;
 }
 
-/* The rest comes from the backup. */
+/* Restores the other pieces from the backup. */
 static rvl_status restore_open(const chosen *of, size_t *failed_out)
 {
     rvli_parts *parts = &of->transition->parts;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pausing: back up all, unmap all keeping the blocks, release all.
+ * Pausing: back up everything, unmap everything but keep the blocks, release everything.
  *
- * Until the first block is released nothing is lost: undoing maps the blocks again. A release that
- * fails is tried once more; if a later one still fails, what is gone already is created again and
- * restored from its backup, and what cannot be brought back is LOST. No device memory is allocated
- * on the way forward.
+ * Until the first block is released nothing is lost: undoing maps the blocks again. A failed
+ * release is tried once more. If a later one still fails, memory that is already released is
+ * created again and restored from its backup. Allocations for which that fails are LOST. On the way
+ * forward, no device memory is allocated.
  */
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static rvl_status ask_callbacks(const rvli_transition *transition)
     return status;
 }
 
-/* Nothing may still use the memory when it goes. */
+/* Nothing may still use the memory when it is released. */
 static rvl_status wait_until_unused(const rvli_transition *transition,
                                     const rvl_pause_options *options)
 {
@@ -90,7 +90,7 @@ static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
     return RVL_OK;
 }
 
-/* The allocation has the backup that was filled, in place of another one if it had that. */
+/* Makes the filled backup the allocation's backup. Discards another one if there was one. */
 static void take_backup(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
@@ -119,7 +119,7 @@ static void commit_item(rvl_context *context, rvli_move_item *item)
         take_backup(context, item);
 }
 
-/* What was retained is no longer the content: there is none. */
+/* Discards a retained backup, because the content is discarded. */
 static void forget_backup(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
@@ -147,7 +147,7 @@ static void commit(rvli_transition *transition)
         rvli_backup_drop(context, transition->items[i].discarded);
 }
 
-/* What the backend refuses to release is stranded: the allocations are paused all the same. */
+/* Strands blocks that the backend refuses to release: the allocations are paused all the same. */
 static void release_or_strand(rvli_transition *transition)
 {
     for (size_t i = 0; i < transition->item_count; i++)
@@ -156,7 +156,7 @@ static void release_or_strand(rvli_transition *transition)
 
 /* ---- Backward ---- */
 
-/* Memory again, and the content from the backup. */
+/* Creates the memory again, and restores the content from the backup. */
 static bool recreate(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
@@ -180,7 +180,8 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
     bool settled = status == RVL_OK;
     if (!settled) {
         rvli_content_quiesce(transition);
-        /* What cannot be unmapped stays with its address: nothing else may be mapped there. */
+        /* Blocks that cannot be unmapped stay with the allocation, because nothing else may be
+           mapped at its address. */
         if (rvli_blocks_unmap(context, allocation->blocks) == RVL_OK) {
             rvli_blocks_undo_create(context, allocation->blocks);
             allocation->blocks = NULL;
@@ -199,7 +200,7 @@ static bool map_again(rvli_transition *transition, const rvli_allocation *alloca
                            RVLI_FILL_NONE) == RVL_OK;
 }
 
-/* Brings an allocation's memory and content back, whatever is left of it. */
+/* Restores an allocation's memory and content, from whatever is left. */
 static bool restore_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
@@ -210,7 +211,10 @@ static bool restore_item(rvli_transition *transition, rvli_move_item *item)
     return map_again(transition, allocation) || map_again(transition, allocation);
 }
 
-/* Its content stays with the backup: all of it was saved before the first block was released. */
+/*
+ * Its content stays in the backup, because everything was saved before the first block was
+ * released.
+ */
 static void lose_item(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation_lose(item->allocation);
@@ -218,7 +222,7 @@ static void lose_item(rvl_context *context, rvli_move_item *item)
         take_backup(context, item);
 }
 
-/* false, and the error record says why: it is lost. */
+/* Returns false if the allocation is lost, and fills the error record. */
 static bool undo_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
@@ -254,7 +258,7 @@ static void undo(rvli_transition *transition)
 
 /* ---- The call ---- */
 
-/* The steps in their order. *failed_out: the item it failed at. */
+/* Runs the steps in order. *failed_out: the item that failed. */
 static rvl_status unmap_saved(rvli_transition *transition, const rvl_pause_options *options,
                               size_t *failed_out)
 {
@@ -271,7 +275,10 @@ static rvl_status unmap_saved(rvli_transition *transition, const rvl_pause_optio
     return status;
 }
 
-/* All that can fail. With `release`, to its end but the flip; else nothing is released yet. */
+/*
+ * Does everything that can fail. With `release`, only the final states are missing. Without it,
+ * nothing is released yet.
+ */
 static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_options *options,
                                 bool release)
 {
@@ -298,7 +305,7 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     return status;
 }
 
-/* The flip. */
+/* Sets the final states. */
 static void finish(rvli_transition *transition)
 {
     if (transition->item_count == 0)

@@ -31,7 +31,7 @@ static void mark_prepared(rvli_transition *transition, bool prepared)
 void rvli_prepare_hold(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
-    rvli_disk_end(transition); /* its buffers: the content is saved, or back */
+    rvli_disk_end(transition); /* frees its buffers: the content is saved, or restored */
     rvli_shared_end(transition);
     transition->spent_ns = rvli_clock_now(&context->clock) - transition->start_ns;
     rvli_lock(context);
@@ -68,7 +68,7 @@ rvl_status rvli_prepared_check(const rvl_transition *transition)
     return rvli_context_check_change(transition->context);
 }
 
-/* The time until it was prepared counts, not that in which it was held. */
+/* Counts the time until it was prepared, but not the time in which it was held. */
 void rvli_prepare_take_up(rvli_transition *transition)
 {
     rvl_context *context = transition->context;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Resuming: create, map and restore (overlapped), flip the states last.
+ * Resuming: create, map and restore (overlapped), and set the final states last.
  *
- * Backups stay until the flip. Undoing unmaps and releases what this call created. If undoing fails
- * for an allocation, it is LOST afterwards, as one that was LOST before. It keeps its address and
- * backup.
+ * Backups are kept until the final states are set. Undoing unmaps and releases what this call
+ * created. If undoing fails for an allocation, it is LOST. One that was LOST before is LOST again.
+ * It keeps its address and backup.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +21,7 @@
 #include "core/transition/resume.h"
 #include "core/transition/transition.h"
 
-/* Between two tries to get memory that a neighbour still holds. */
+/* Time between two attempts to get memory that another process still holds. */
 #define RETRY_NS 2000000u
 
 static rvli_holder *holder_of(const rvli_allocation *allocation)
@@ -68,8 +68,8 @@ static rvl_status create_all(rvli_transition *transition, size_t *failed_out)
 }
 
 /*
- * Creates all before anything else, or, while time is left, waits for a neighbour without holding
- * anything: two processes that each hold half of what they need would wait forever.
+ * Creates all memory before anything else. While time is left, waits for other processes without
+ * holding any memory: two processes that each hold half of what they need would wait forever.
  */
 static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_ns,
                                  size_t *failed_out)
@@ -121,7 +121,7 @@ rvl_status rvli_resume_load_item(rvli_transition *transition, const rvli_move_it
     return rvli_content_load(transition, allocation, allocation->backup, item->load);
 }
 
-/* While one allocation's content is copied, the next is created and mapped. */
+/* While the content of one allocation is copied, the next is created and mapped. */
 static rvl_status back_all(rvli_transition *transition, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
@@ -132,14 +132,14 @@ static rvl_status back_all(rvli_transition *transition, size_t *failed_out)
         if (status == RVL_OK)
             status = rvli_resume_load_item(transition, item);
     }
-    if (status == RVL_OK) /* copies, and the filling of blocks that were handed over */
+    if (status == RVL_OK) /* waits for copies, and for the filling of handed-over blocks */
         status = rvli_content_settle(transition, !transition->skip_content, failed_out);
     if (status != RVL_OK)
         rvli_content_quiesce(transition);
     return status;
 }
 
-/* ---- Flip ---- */
+/* ---- Final states ---- */
 
 static void commit_item(rvli_transition *transition, rvli_move_item *item)
 {
@@ -166,7 +166,7 @@ static void commit_item(rvli_transition *transition, rvli_move_item *item)
     allocation->backup = NULL;
 }
 
-/* Bytes that the transition creates on a device, kept blocks not counted. */
+/* Returns the bytes that the transition creates on a device, not counting kept blocks. */
 static uint64_t created_bytes(const rvli_transition *transition, int device)
 {
     uint64_t bytes = 0;
@@ -209,7 +209,10 @@ static void record(rvli_transition *transition)
                                transition->skip_content);
 }
 
-/* Hands over what follows `begin` in the order. Allocations may be freed from here on. */
+/*
+ * Hands over the items from `begin` to `end` of the order. From here on their allocations may be
+ * freed.
+ */
 void rvli_resume_hand_over(rvli_transition *transition, size_t begin, size_t end)
 {
     rvl_context *context = transition->context;
@@ -226,7 +229,7 @@ void rvli_resume_hand_over(rvli_transition *transition, size_t begin, size_t end
     rvli_unlock(context);
 }
 
-/* The backups of what was handed over. */
+/* Drops the backups of items that were handed over. */
 static void drop_discarded(rvli_transition *transition)
 {
     for (size_t i = 0; i < transition->item_count; i++)
@@ -260,7 +263,10 @@ static bool unmap(rvl_context *context, rvli_block *blocks)
     return !rvli_blocks_any_mapped(blocks) || rvli_blocks_unmap(context, blocks) == RVL_OK;
 }
 
-/* Takes the memory away again. false: it could not be unmapped and stays with the allocation. */
+/*
+ * Releases the memory again. Returns false if it could not be unmapped: it then stays with the
+ * allocation.
+ */
 static bool unback_item(rvl_context *context, rvli_move_item *item)
 {
     if (item->had_blocks || item->blocks == NULL)
@@ -271,7 +277,7 @@ static bool unback_item(rvl_context *context, rvli_move_item *item)
     return true;
 }
 
-/* false, and the error record says why: it is lost. */
+/* Returns false if the allocation is lost, and fills the error record. */
 static bool undo_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
@@ -282,7 +288,7 @@ static bool undo_item(rvli_transition *transition, rvli_move_item *item)
         rvli_blocks_commit(context, item->blocks, holder_of(allocation));
         allocation->blocks = item->blocks;
     }
-    /* It was counted as paused before and still is. */
+    /* It was counted as paused before, and still is. */
     bool paused = unbacked && item->before == RVL_STATE_PAUSED;
     rvli_allocation_move(allocation, paused ? RVLI_MOVE_RESUME_UNDO : RVLI_MOVE_LOSE);
     rvli_unlock(context);
@@ -300,7 +306,7 @@ static void undo(rvli_transition *transition)
 
 /* ---- The call ---- */
 
-/* What the resume asks of a device in all, for the error record. */
+/* Returns what the resume needs of a device in total, for the error record. */
 static uint64_t needed_bytes(const rvli_transition *transition, int device)
 {
     uint64_t bytes = 0;
@@ -337,7 +343,8 @@ rvl_status rvli_resume_create(rvli_transition *transition, uint64_t timeout_ns, 
 
 void rvli_resume_fail(rvli_transition *transition, size_t failed)
 {
-    /* Once undone, the allocation may be freed by others; and what is free then is what counts. */
+    /* Reads these before undoing, because other threads may then free the allocation. Reports free
+       memory as it is after undoing. */
     const rvli_allocation *allocation = transition->items[failed].allocation;
     const rvli_tag *tag = allocation->tag;
     int device = allocation->device;
@@ -348,7 +355,10 @@ void rvli_resume_fail(rvli_transition *transition, size_t failed)
     rvli_fail(transition->context, "resume", tag, device, needed);
 }
 
-/* All that can fail: memory and content are there, and nothing is flipped. */
+/*
+ * Does everything that can fail: memory and content are ready, and only the final states are
+ * missing.
+ */
 static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_options *options)
 {
     size_t failed = 0;

@@ -55,7 +55,7 @@ static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t c
     size_t capacity = count > 0 ? count : atomic_load(&context->tag_count);
     if (count > 0 && numbers == NULL)
         return rvli_error(RVL_ERR_INVALID, "tag_count without tags");
-    /* One more, since none may be named. The caller's count may be any number. */
+    /* Room for one more, because the list may be empty. The caller's count may be any number. */
     const size_t pair_bytes = 2 * sizeof(rvli_tag *);
     transition->tags =
         capacity < PTRDIFF_MAX / pair_bytes ? malloc((capacity + 1) * pair_bytes) : NULL;
@@ -74,7 +74,7 @@ static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t c
     return status;
 }
 
-/* With the lock held. RVL_ERR_BUSY: none of them is claimed. */
+/* With the lock held. RVL_ERR_BUSY: no tag is claimed. */
 static rvl_status claim(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
@@ -140,9 +140,11 @@ void rvli_transition_end(rvli_transition *transition)
     free(transition->parts.pieces);
 }
 
-/* ---- What moves ---- */
+/* ---- The items ---- */
 
-/* A tag may have had paused memory before a sleep paused it: the wake's resume leaves that alone.
+/*
+ * Returns whether the move includes an allocation. A tag may have had paused memory before a sleep
+ * paused it; the wake's resume leaves that memory paused.
  */
 static bool takes(const rvli_transition *transition, const rvli_allocation *allocation,
                   rvli_move move)

@@ -2,17 +2,17 @@
 /*
  * A wake in order: a resume in batches.
  *
- * The caller's thread creates and maps everything, so lack of device memory is answered at once and
- * changes nothing. It does so before the first copy: between copies such calls took a millisecond
- * each, on one card (docs/decisions/core.md). A thread of the library then queues the contents
- * batch by batch, some ahead of the one it waits for, compares digests, and flips states: an
- * allocation's event is its state.
+ * The caller's thread creates and maps everything, so lack of device memory is returned at once and
+ * changes nothing. It does so before the first copy, because between copies such calls took a
+ * millisecond each on one card (docs/decisions/core.md). A thread of the library then queues the
+ * contents batch by batch, some ahead of the batch that it waits for, compares digests, and sets
+ * the final states. To wait for an allocation is to wait for its state.
  *
- * What was handed over is in use and is never taken back. If a later batch fails, only the rest is
- * undone, and a second resume goes on with it.
+ * Memory that was handed over is in use and is never taken back. If a later batch fails, only the
+ * rest is undone, and a second resume continues with it.
  *
- * In two phases, all but the contents is there after the first. The second only gives the thread
- * its work.
+ * In two phases, the first does everything except restoring contents. The second only starts the
+ * thread.
  */
 #include "reveille/wake.h"
 
@@ -29,20 +29,20 @@
 #include "core/transition/prepare.h"
 #include "core/transition/resume.h"
 
-/* Batches are not much larger: a third of a millisecond on a link of 55 GB/s. */
+/* Approximate size of a batch: a third of a millisecond on a link of 55 GB/s. */
 #define BATCH_BYTES (UINT64_C(16) << 20)
-/* More than two milliseconds of that link. */
+/* More than two milliseconds on that link. */
 #define AHEAD_BYTES (UINT64_C(128) << 20)
 
-/* Neighbours in the order, of one device and from one kind of store, that arrive together. */
+/* Neighbours in the order, on one device and in one kind of store, that arrive together. */
 typedef struct batch {
     size_t begin, end;
     int device;
     bool on_disk;
-    uint64_t end_bytes;  /* of all batches up to and with this one */
-    bool queued;         /* event is there to be waited for */
-    uint64_t event;      /* behind its copies */
-    rvli_disk_mark mark; /* behind its reads */
+    uint64_t end_bytes;  /* sum over all batches up to and including this one */
+    bool queued;         /* event is recorded, and not waited for */
+    uint64_t event;      /* recorded after its copies */
+    rvli_disk_mark mark; /* taken after its reads */
 } batch;
 
 struct rvl_resuming {
@@ -50,13 +50,13 @@ struct rvl_resuming {
     rvl_context *context;
     rvl_arrived_fn arrived;
     void *arrived_user;
-    rvl_arrival *arrivals; /* in order, if somebody is told */
-    batch *batches;        /* room for as many as there are items */
+    rvl_arrival *arrivals; /* in order; NULL if there is no callback */
+    batch *batches;        /* capacity: the number of items */
     size_t batch_count;
-    size_t load_count; /* of which contents are queued */
+    size_t load_count; /* batches with queued contents */
     rvli_workers *worker;
     rvli_job job;
-    bool prepared; /* the thread has no work yet */
+    bool prepared; /* the thread has not been started on the job yet */
     rvl_status status;
     rvl_error error;
 };
@@ -79,7 +79,7 @@ static bool is_on_disk(const rvl_resuming *wake, const rvli_allocation *allocati
            allocation->backup->store == &rvli_disk_store;
 }
 
-/* The batch that begins at a place. */
+/* Returns the batch that begins at a place. */
 static batch cut_batch(const rvl_resuming *wake, size_t begin)
 {
     const rvli_allocation *first = item_at(wake, begin)->allocation;
@@ -117,7 +117,7 @@ static rvl_status cut(rvl_resuming *wake)
 
 /* ---- Queueing ---- */
 
-/* Content is on its way: has it checked, and puts an event behind it. */
+/* Queues the check of a batch's contents, and records an event after it. */
 static rvl_status close_batch(rvl_resuming *wake, batch *b)
 {
     rvl_context *context = wake->context;
@@ -133,7 +133,10 @@ static rvl_status close_batch(rvl_resuming *wake, batch *b)
     return status;
 }
 
-/* Queues the content of a batch. From a disk it is checked when it has been read. */
+/*
+ * Queues the contents of a batch. The check of a batch on disk is queued later, once it has been
+ * read.
+ */
 static rvl_status load_batch(rvl_resuming *wake, batch *b, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
@@ -145,7 +148,10 @@ static rvl_status load_batch(rvl_resuming *wake, batch *b, size_t *failed_out)
     return status == RVL_OK && !b->on_disk ? close_batch(wake, b) : status;
 }
 
-/* Whether enough is queued behind a batch that link and disk stay busy while it is handed over. */
+/*
+ * Returns whether enough is queued after a batch to keep link and disk busy while it is handed
+ * over.
+ */
 static bool is_far_ahead(const rvl_resuming *wake, size_t number)
 {
     const batch *wanted = &wake->batches[number];
@@ -153,7 +159,8 @@ static bool is_far_ahead(const rvl_resuming *wake, size_t number)
         return false;
     if (wanted->on_disk)
         return rvli_disk_is_past(&wake->transition, &wanted->mark);
-    return wake->batches[wake->load_count].on_disk || /* it would hold up what is there sooner */
+    return wake->batches[wake->load_count].on_disk || /* it would delay batches that are ready
+                                                         sooner */
            wake->batches[wake->load_count - 1].end_bytes >= wanted->end_bytes + AHEAD_BYTES;
 }
 
@@ -167,7 +174,7 @@ static rvl_status load_ahead(rvl_resuming *wake, size_t number, size_t *failed_o
 
 /* ---- Arriving ---- */
 
-/* Waiting frees the event, whatever the answer. */
+/* Waiting frees the event, whatever the result. */
 static rvl_status wait_event(rvl_resuming *wake, batch *b)
 {
     rvl_context *context = wake->context;
@@ -196,7 +203,7 @@ static rvl_status await(rvl_resuming *wake, batch *b, size_t *failed_out)
     return status;
 }
 
-/* While the allocations are still ours. */
+/* Must run before the allocations are handed over. */
 static void note_arrivals(rvl_resuming *wake, const batch *b)
 {
     uint64_t now_ns = rvli_clock_now(&wake->context->clock);
@@ -239,7 +246,7 @@ static rvl_status arrive_all(rvl_resuming *wake, size_t *failed_out)
 
 /* ---- Ending ---- */
 
-/* Nothing is under way any more, and no event is left. */
+/* Ensures that nothing is in flight, and no event is left. */
 static void quiesce(rvl_resuming *wake)
 {
     rvl_error cause = *rvli_error_get();
@@ -284,7 +291,10 @@ static rvl_status map_all(rvl_resuming *wake, size_t *failed_out)
     return status;
 }
 
-/* Memory is there, and a thread for the content; or everything is as it was. */
+/*
+ * Creates and maps the memory, and starts a thread for the content. On failure everything is
+ * unchanged.
+ */
 static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
 {
     size_t failed = 0;
@@ -296,7 +306,7 @@ static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
         status = map_all(wake, &failed);
     if (status == RVL_OK)
         status = cut(wake);
-    if (status == RVL_OK && wake->prepared) /* the filling of blocks that were handed over */
+    if (status == RVL_OK && wake->prepared) /* waits for the filling of handed-over blocks */
         status = rvli_content_settle(&wake->transition, false, &failed);
     if (status == RVL_OK)
         status = rvli_workers_start(1, NULL, NULL, &wake->worker);
@@ -322,7 +332,7 @@ static rvl_status new_wake(rvl_context *context, const rvl_resume_options *optio
     return RVL_OK;
 }
 
-/* All that can fail before the first content is on its way. */
+/* Does everything that can fail before restoring starts. */
 static rvl_status make_wake(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                             const rvl_resume_options *user_options, bool prepared,
                             rvl_resuming **resuming_out)
@@ -336,7 +346,7 @@ static rvl_status make_wake(rvl_context *context, const rvl_tag *tags, size_t ta
         status = new_wake(context, &told, prepared, &wake);
     if (status != RVL_OK)
         return status;
-    told.arrived = NULL; /* what follows is of every resume */
+    told.arrived = NULL; /* the common part of every resume follows */
     status = rvli_resume_begin(context, tags, tag_count, &told, &options, &wake->transition);
     if (status != RVL_OK) {
         forget(wake);
@@ -450,7 +460,10 @@ static struct timespec end_of(uint64_t timeout_ns)
                              .tv_nsec = (long)(end_ns % 1000000000u)};
 }
 
-/* Whether it is there. RVL_ERR_TIMEOUT: it may be soon. With the lock held. */
+/*
+ * Returns RVL_OK if the allocation has arrived, or RVL_ERR_TIMEOUT if it is on its way. With the
+ * lock held.
+ */
 static rvl_status look(rvl_context *context, rvl_addr addr)
 {
     rvli_allocation *found = NULL;
