@@ -322,7 +322,7 @@ static void keep_rights(const rvli_output *output, const struct stat *old)
 
 /* ---- Drafts of killed processes ---- */
 
-/* A draft is locked while it has a name. So an unlocked draft with a name is abandoned. */
+/* A nameless draft is locked while it has a name of its own. So one without a lock is abandoned. */
 static void lock_draft(const rvli_output *output)
 {
     (void)flock(output->fd, LOCK_EX | LOCK_NB);

@@ -296,7 +296,7 @@ static rvl_status take_off(rvli_sleepers *all, deadline until)
 
 /* ---- Sleep ---- */
 
-/* Resumes the tags after a sleep that failed behind its pauses. The process is awake. */
+/* Resumes the tags after a sleep that failed after its pauses. The process is awake. */
 static rvl_status undo_pause(rvli_sleepers *all)
 {
     rvl_error cause = *rvli_error_get();

@@ -55,7 +55,7 @@ rvl_status rvl_context_set_guard(rvl_context *context, const rvl_guard *user_gua
     return RVL_OK;
 }
 
-/* A refusal fills the error record even if the guard has not. */
+/* A refusal fills the error record even if the guard leaves it empty. */
 static rvl_status ask(const rvli_transition *transition)
 {
     const rvl_error none = {.struct_size = sizeof none, .device = RVL_NO_DEVICE};

@@ -33,14 +33,14 @@ extern "C" {
 
 /*
  * Adds a communicator (ncclComm_t) of this process to those that moves cover. Adding it again does
- * nothing. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_STATE (the process has loaded no NCCL, or NCCL
- * does not take it for a communicator); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
+ * nothing. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_STATE (the process has not loaded NCCL, or NCCL
+ * does not accept the communicator); RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_add(void *comm);
 
 /*
  * Removes a communicator. Call this before you destroy it. Returns RVL_OK; RVL_ERR_NOT_FOUND (the
- * communicator was not named); RVL_ERR_BUSY (a move is prepared). Thread-safe. Since 0.1.
+ * communicator was not added); RVL_ERR_BUSY (a move is prepared). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_remove(void *comm);
 
@@ -76,9 +76,9 @@ RVL_API rvl_status rvl_communicator_get_stats(int device, rvl_tag_stats *stats_o
  * Forecasts a pause or resume of all communicators: needed_bytes on the device with the least room,
  * which is RVL_NO_DEVICE if none would move. Call it when memory is prepared: a rank without room
  * would keep the others waiting in NCCL. Changes nothing. Returns RVL_OK (also if it does not fit);
- * RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is older than 2.29.7. The message has its version,
- * and what its communicators keep, if the process is recorded); RVL_ERR_STATE (NCCL failed); or the
- * driver's error. Thread-safe. Since 0.1.
+ * RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED (NCCL is older than 2.29.7. The message has its version
+ * and, if the process is recorded, the bytes that its communicators keep); RVL_ERR_STATE (NCCL
+ * failed); or the driver's error. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_forecast(rvl_transition_kind kind, rvl_forecast *forecast_out);
 
@@ -116,7 +116,7 @@ typedef struct rvl_communicator_move rvl_communicator_move;
  * defaults. A process has one move at a time.
  *
  * Returns as rvl_communicator_forecast(); RVL_ERR_BUSY (a move is prepared, or a stream is
- * captured); RVL_ERR_DEVICE_OOM; RVL_ERR_STATE (a call of the other direction has not come back);
+ * captured); RVL_ERR_DEVICE_OOM; RVL_ERR_STATE (a call in the other direction has not returned);
  * RVL_ERR_HOST_OOM; RVL_ERR_VERSION. After an error NCCL was not called, and there is no handle.
  * Thread-safe. Since 0.1.
  */
@@ -127,10 +127,10 @@ RVL_API rvl_status rvl_communicator_prepare(rvl_transition_kind kind,
 /*
  * Waits until NCCL has returned on all communicators and you may commit. After an error, vote
  * before you abort: aborting waits for the other ranks. Returns RVL_OK; RVL_ERR_STATE (NCCL
- * failed); RVL_ERR_TIMEOUT (other ranks have not called NCCL. The call goes on until they do, and
- * the same move waits for it again); RVL_ERR_HOST_OOM; RVL_ERR_INVALID; RVL_ERR_FORKED (the move
- * belongs to the parent process). If one has failed, or `stop` returns true, it waits at most 5 s
- * more. Any thread, one at a time. Since 0.1.
+ * failed); RVL_ERR_TIMEOUT (other ranks have not called NCCL. The call continues until they do, and
+ * you may wait for the same move again); RVL_ERR_HOST_OOM; RVL_ERR_INVALID; RVL_ERR_FORKED (the
+ * move belongs to the parent process). If one has failed, or `stop` returns true, it waits at most
+ * 5 s more. Any thread, one at a time. Since 0.1.
  */
 RVL_API rvl_status rvl_communicator_wait(rvl_communicator_move *move);
 

@@ -63,8 +63,7 @@ typedef struct rvl_context_options {
     void *log_user;
     uint64_t keep_bytes; /* released blocks up to this many bytes are kept for the next request of
                             the same size and properties; 0: none are */
-    const char *disk_directory; /* the folder for files of disk backups; NULL: disk backups are
-                                   refused */
+    const char *disk_directory; /* the folder for files of disk backups; NULL: none */
     const char *store_path; /* the path of a store (rvl_store_open()) for host backups: content that
                                processes have in common is kept once; NULL: each context has its own
                                host memory */

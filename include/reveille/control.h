@@ -54,8 +54,8 @@ typedef struct rvl_control_options {
 RVL_API rvl_status rvl_control_open(const rvl_control_options *options);
 
 /*
- * Stops listening. Waits for a request that is being performed. Returns RVL_OK (also where nobody
- * listened); RVL_ERR_STATE (called from within `move`); RVL_ERR_BUSY (another thread is in
+ * Stops listening. Waits for a request that is being performed. Returns RVL_OK (also if the process
+ * did not listen); RVL_ERR_STATE (called from within `move`); RVL_ERR_BUSY (another thread is in
  * rvl_control_close()). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_control_close(void);
@@ -72,9 +72,9 @@ typedef struct rvl_control_answer {
  * meantime, its devices are free.
  *
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NOT_FOUND (there is no such process, or
- * it does not listen to this user); RVL_ERR_IO (the process has ended meanwhile, and its devices
- * are free); RVL_ERR_TIMEOUT (the process takes no request, or gives no answer for five minutes
- * beyond timeout_ns); or what that process answered, with its message. Thread-safe. Since 0.1.
+ * it does not listen to this user); RVL_ERR_IO (the process has ended, and its devices are free);
+ * RVL_ERR_TIMEOUT (the process accepts no request, or does not answer within five minutes beyond
+ * timeout_ns); or what that process answered, with its message. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_control_ask(int process, const rvl_control_request *request,
                                    rvl_control_answer *answer_out);

@@ -170,8 +170,8 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
 /*
  * Frees the allocation that begins at addr, in any state. Waits for a transition that moves it.
  * Does not wait for work that still uses the memory: the caller has to do that. Returns RVL_OK;
- * RVL_ERR_INVALID (no allocation begins at `addr`, or not any more); RVL_ERR_STATE (called from a
- * callback, except for imported memory); RVL_ERR_BUSY (the allocation is part of a prepared
+ * RVL_ERR_INVALID (no allocation begins at `addr`, or it is already freed); RVL_ERR_STATE (called
+ * from a callback, except for imported memory); RVL_ERR_BUSY (the allocation is part of a prepared
  * transition); RVL_ERR_FORKED; or the driver's error. After an error the allocation is unchanged.
  * Thread-safe. Since 0.1.
  */

@@ -21,7 +21,7 @@ typedef struct rvl_model_step rvl_model_step;
 /*
  * Reads a config from a file, or from length bytes of text. Missing values take the default of the
  * family's own code, if it has one. On failure rvl_last_error() has the line or the key. Returns
- * RVL_OK; RVL_ERR_INVALID (an argument is NULL, the text is no JSON, the family is unknown, a key
+ * RVL_OK; RVL_ERR_INVALID (an argument is NULL, the text is not JSON, the family is unknown, a key
  * is missing, or a value is impossible); RVL_ERR_IO (the file cannot be read); RVL_ERR_HOST_OOM.
  * The caller frees *model_out with rvl_model_close(). Thread-safe. Since 0.1.
  */
@@ -251,7 +251,7 @@ typedef struct rvl_model_options {
     size_t given_size;   /* sizeof(rvl_model_given) */
     uint32_t accumulate; /* micro-batches before the optimizer's step; 0: 1 */
     rvl_model_attention attention;
-    uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, also for the next four */
+    uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, also for the next three */
     uint32_t train_pp;    /* pipeline stages, by 1F1B */
     uint32_t train_cp;    /* context parallel, for FSDP as well */
     uint32_t train_ep;    /* expert parallel, over the ranks of a stage */
@@ -288,16 +288,16 @@ typedef struct rvl_model_setting {
 
 /*
  * The setting at an index, from 0, in the order of a help text. Returns RVL_OK, RVL_ERR_NOT_FOUND
- * (there are fewer settings. That leaves the error record) or RVL_ERR_INVALID. Thread-safe. Since
- * 0.1.
+ * (there are no more settings. The error record is unchanged) or RVL_ERR_INVALID. Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_model_setting_get(size_t index, rvl_model_setting *setting_out);
 
 /*
  * Sets an option by name to a value in words, such as "train" to "fsdp:8". The string of a device
  * is not copied. Returns RVL_OK; RVL_ERR_NOT_FOUND (there is no such setting); RVL_ERR_INVALID (the
- * value is wrong. The message says what is expected); RVL_ERR_VERSION (struct_size is of an older
- * program, which does not have the option). On failure the options are unchanged. Since 0.1.
+ * value is wrong. The message says what is expected); RVL_ERR_VERSION (struct_size is that of an
+ * older version, which lacks the option). On failure the options are unchanged. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_set(rvl_model_options *options, const char *name,
                                          const char *value);
@@ -305,7 +305,7 @@ RVL_API rvl_status rvl_model_options_set(rvl_model_options *options, const char 
 /*
  * Checks whether a setting has any effect with the other settings. rvl_model_step_make() refuses
  * some settings without effect, and ignores the rest. Returns RVL_OK; RVL_ERR_INVALID (the setting
- * changes nothing. The message says why, and the remedy); RVL_ERR_NOT_FOUND (there is no such
+ * has no effect. The message says why, and the remedy); RVL_ERR_NOT_FOUND (there is no such
  * setting); RVL_ERR_VERSION. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_model_options_check(const rvl_model_options *options, const char *name);

@@ -94,9 +94,9 @@ RVL_API rvl_status rvl_plan_run(const rvl_plan_case *planned, rvl_plan_result *r
 
 /*
  * Compares two results. Below 0: a is better; above 0: b is better; 0: neither. A result that fits
- * is better: the one with the fewest GPUs, then the smallest, then with the most of the tag, then
- * with the shortest waits. If none fits, the one nearest to fitting is better. Thread-safe. Since
- * 0.1.
+ * is better than one that does not. Of two that fit, the better has fewer GPUs, then the smaller
+ * device, then more of the tag, then less transition time. Of two that do not fit, the better is
+ * nearer to fitting. Thread-safe. Since 0.1.
  */
 RVL_API int rvl_plan_result_compare(const rvl_plan_result *a, const rvl_plan_result *b);
 

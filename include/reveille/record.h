@@ -59,7 +59,7 @@ RVL_API rvl_status rvl_record_refuse(rvl_context *context, const rvl_refusal *re
  * process and the event that it waited for in vain, so that the command would not have ended well
  * on cards; NULL: none did. Does nothing while nothing is recorded. Returns RVL_OK; RVL_ERR_INVALID
  * (the exit status or the signal is out of range, or `waits` is empty or too long); RVL_ERR_VERSION
- * (a flag is not one that this version knows); RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * (this version does not know a flag); RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t flags,
                                   uint64_t missed, const char *waits);

@@ -145,7 +145,7 @@ typedef struct rvl_replay_source {
 /*
  * Replays the events of a source, as rvl_replay_run() does with files. The file of rvl_last_error()
  * is source->name. The source is not needed after the call returns. RVL_REPLAY_PARTIAL has no
- * effect. Returns as rvl_replay_run(); RVL_ERR_INVALID (the source is not whole);
+ * effect. Returns as rvl_replay_run(); RVL_ERR_INVALID (the source is incomplete);
  * RVL_ERR_CORRUPT_TRACE (no trace could hold the event); or what next and rewind return. Any number
  * of threads, each with a separate source. Since 0.1.
  */
@@ -269,8 +269,7 @@ RVL_API rvl_status rvl_replay_get_mark(const rvl_replay *replay, size_t device_i
  * full number to *count_out. holder_size: sizeof(rvl_holder). External bytes have process
  * "external". Needs no memory. Going through the stages of a device in order costs only the changes
  * between them and the output. Strings live as long as the result. Returns as
- * rvl_replay_get_device(); RVL_ERR_INVALID (no rvl_holder is as large as holder_size says). Since
- * 0.1.
+ * rvl_replay_get_device(); RVL_ERR_INVALID (holder_size is not a size of rvl_holder). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
                                           uint32_t stage, rvl_holder *holders_out,

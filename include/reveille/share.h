@@ -47,11 +47,11 @@ typedef struct rvl_export {
  * each. With capacity 0, which asks only for the numbers, both may be NULL.
  *
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no allocation begins at `addr`);
- * RVL_ERR_NOT_SUPPORTED (the allocation is not of RVL_ALLOC_EXPORTABLE, or the device shares
- * nothing. Simulated ones do not); RVL_ERR_STATE (the allocation is not active); RVL_ERR_IO (there
- * are no more file descriptors); RVL_ERR_FORKED; RVL_ERR_VERSION; or the driver's error. On failure
- * no descriptor was made, export_out is unchanged, and the contents of fds_out and block_bytes_out
- * are undefined.
+ * RVL_ERR_NOT_SUPPORTED (the allocation lacks RVL_ALLOC_EXPORTABLE, or the device cannot share
+ * memory. Simulated devices cannot); RVL_ERR_STATE (the allocation is not active); RVL_ERR_IO (no
+ * file descriptor is left); RVL_ERR_FORKED; RVL_ERR_VERSION; or the driver's error. On failure no
+ * descriptor was made, export_out is unchanged, and the contents of fds_out and block_bytes_out are
+ * undefined.
  *
  * You close the descriptors. Each keeps its memory alive, and so does each process that imported
  * it: a pause of the allocation then frees nothing, and a resume gets other memory. So ask the
@@ -79,8 +79,8 @@ typedef struct rvl_import_options {
 
 /*
  * Begins to import size_bytes, a multiple of the device's granularity. Does not call the driver.
- * Returns RVL_OK; RVL_ERR_INVALID (size_bytes is no multiple of the granularity); RVL_ERR_VERSION;
- * RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM; RVL_ERR_FORKED. *import_out is yours until
+ * Returns RVL_OK; RVL_ERR_INVALID (size_bytes is not a multiple of the granularity);
+ * RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM; RVL_ERR_FORKED. *import_out is yours until
  * rvl_import_finish() has succeeded or you cancel it. One thread at a time may use it, and its
  * context must stay open. Since 0.1.
  */
@@ -90,7 +90,7 @@ RVL_API rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
 /*
  * Adds the next blocks, in order of address. The descriptors stay yours, and may be closed when the
  * call returns. You may call this several times, to have fewer descriptors open at once. Returns
- * RVL_OK; RVL_ERR_INVALID (the blocks do not fit the import's size, or a descriptor is not one of a
+ * RVL_OK; RVL_ERR_INVALID (the blocks do not fit the import's size, or a descriptor does not name a
  * block); RVL_ERR_NOT_SUPPORTED; RVL_ERR_HOST_OOM; RVL_ERR_FORKED; or the driver's error. On
  * failure none of these blocks is added. Since 0.1.
  */
@@ -123,9 +123,9 @@ RVL_API rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
 
 /*
  * Maps a paused import again, at its address: all its blocks or, on failure, none. Does nothing if
- * it is active. Returns as rvl_import_pause(); RVL_ERR_STATE (the blocks of the import were given
- * back). If the driver maps some blocks and then refuses to unmap them, the import is lost, and a
- * later call tries again. Thread-safe. Since 0.1.
+ * it is active. Returns as rvl_import_pause(); RVL_ERR_STATE (the blocks of the import were
+ * released). If the driver maps some blocks and then refuses to unmap them, the import is lost, and
+ * a later call tries again. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr);
 

@@ -153,7 +153,8 @@ RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);
  * Reads a size: digits, optionally with a fraction, optionally followed by B, KiB, MiB, GiB or TiB
  * (powers of two; K, M, G, T mean the same) or by KB, MB, GB or TB (powers of ten). Ignores letter
  * case. Uses six digits of a fraction and rounds down to whole bytes. Returns RVL_OK or
- * RVL_ERR_INVALID (the text is no size, or the size is 0, or 2^63 or more). Thread-safe. Since 0.1.
+ * RVL_ERR_INVALID (the text is not a size, or the size is 0, or 2^63 or more). Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out);
 

@@ -40,18 +40,19 @@ typedef struct rvl_sleep_options {
  *
  * A process that could not wake up is refused before anything is done. Returns as rvl_pause();
  * RVL_ERR_BUSY (memory or events of another process are open here, a transition is prepared, a
- * resume goes on, somebody else has locked the process, or rvl_sleep_forbid() was called);
- * RVL_ERR_NOT_SUPPORTED (the driver is older than CUDA 12.8, nvidia-smi is not there, the process
- * has managed memory, or rvl_communicator_check_sleep() refuses a communicator); RVL_ERR_STATE (the
- * process sleeps already); RVL_ERR_TIMEOUT (calls or work on the devices went on); RVL_ERR_INVALID
- * (`context` is NULL, and no context on real devices is open); RVL_ERR_IO (the driver failed.
- * native_code of rvl_last_error() says how). Thread-safe. Since 0.1.
+ * resume is in progress, another program has locked the process, or rvl_sleep_forbid() was called);
+ * RVL_ERR_NOT_SUPPORTED (the driver is older than CUDA 12.8, nvidia-smi is missing, the process has
+ * managed memory, or rvl_communicator_check_sleep() refuses a communicator); RVL_ERR_STATE (the
+ * process already sleeps); RVL_ERR_TIMEOUT (calls or work on the devices did not end in time);
+ * RVL_ERR_INVALID (`context` is NULL, and no context on real devices is open); RVL_ERR_IO (the
+ * driver failed. native_code of rvl_last_error() has its error). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_sleep(rvl_context *context, const rvl_sleep_options *options);
 
 /* Flags of a wake. */
-#define RVL_WAKE_UP_PAUSED 1u /* the tags stay paused: call rvl_resume() for each as you need it   \
-                               */
+#define RVL_WAKE_UP_PAUSED                                                                         \
+    1u /* the tags stay paused: call rvl_resume() for each as you need it                          \
+        */
 
 typedef struct rvl_wake_up_options {
     size_t struct_size;
@@ -65,8 +66,9 @@ typedef struct rvl_wake_up_options {
  * restores without room. After a failure the process is still asleep.
  *
  * Returns as rvl_resume(); RVL_ERR_STATE (the process does not sleep); RVL_ERR_BUSY (another thread
- * moves the process); RVL_ERR_TIMEOUT (memory was not freed in time); RVL_ERR_DEVICE_LOST (the
- * driver could not bring the process back, and never will. End it). Thread-safe. Since 0.1.
+ * is putting the process to sleep or waking it); RVL_ERR_TIMEOUT (memory was not freed in time);
+ * RVL_ERR_DEVICE_LOST (the driver could not restore the process, and never will. End it).
+ * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_wake_up(rvl_context *context, const rvl_wake_up_options *options);
 

@@ -18,10 +18,11 @@ typedef struct rvl_snapshot rvl_snapshot;
 #define RVL_SNAPSHOT_VERIFY 1u      /* feed in recorded addresses and compare; default: predict */
 #define RVL_SNAPSHOT_EMPTY_CACHE 2u /* predict: call empty_cache before every stage */
 #define RVL_SNAPSHOT_HOLDERS                                                                       \
-    4u                             /* find the parts of each stage's peak, and the lines that hold \
-                                      it */
-#define RVL_SNAPSHOT_ALL_FRAMES 8u /* a line is the innermost frame of a stack, even in a package  \
-                                    */
+    4u /* find the parts of each stage's peak, and the lines that hold                             \
+          it */
+#define RVL_SNAPSHOT_ALL_FRAMES                                                                    \
+    8u /* a line is the innermost frame of a stack, even in a package                              \
+        */
 #define RVL_SNAPSHOT_MEET_REFUSED 16u /* predict: grant requests that failed, then free them */
 #define RVL_SNAPSHOT_GOES_ON 32u      /* windows: another file continues where this one ends */
 
@@ -65,9 +66,9 @@ typedef struct rvl_snapshot_options {
 /*
  * Reads a snapshot, gzipped or not, and runs it. options may be NULL. Returns RVL_OK (also if a
  * verification diverges: ask the result); RVL_ERR_INVALID; RVL_ERR_IO (the file cannot be read);
- * RVL_ERR_CORRUPT_TRACE (the file is no snapshot, is broken, or names code. The message has the
- * byte); RVL_ERR_VERSION (the pickle protocol is newer, or the options set a field that this
- * library does not know); RVL_ERR_NOT_FOUND (there is no such device, or no call of the line
+ * RVL_ERR_CORRUPT_TRACE (the file is not a snapshot, is damaged, or refers to code. The message has
+ * the position); RVL_ERR_VERSION (the pickle protocol is newer, or the options set a field that
+ * this library does not know); RVL_ERR_NOT_FOUND (there is no such device, or no call of the line
  * `recompute` that keeps anything for a pass of backward); RVL_ERR_HOST_OOM. The caller frees
  * *snapshot_out with rvl_snapshot_close(). Since 0.1.
  */
@@ -178,13 +179,13 @@ typedef struct rvl_snapshot_part {
 
 /*
  * A part by index, the largest first. A tag appears once for each module. Requires a run with
- * RVL_SNAPSHOT_HOLDERS. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (there are fewer).
- * Since 0.1.
+ * RVL_SNAPSHOT_HOLDERS. Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND (there are fewer
+ * parts). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_get_part(const rvl_snapshot *snapshot, uint32_t stage,
                                          uint32_t part, rvl_snapshot_part *part_out);
 
-/* Bytes of live tensors at the same instant that one line of the program requested. */
+/* The tensors live at the same instant that one line of the program requested. */
 typedef struct rvl_snapshot_line {
     size_t struct_size;
     const char *tag;

@@ -113,7 +113,7 @@ RVL_API rvl_status rvl_device_get_memory(rvl_context *context, int device, uint6
  * first. "Reveille 0.1.0, device 0 (NVIDIA H200): 139.8 GiB, 61.5 GiB free; held here: kv_cache
  * 94.2 GiB paused, weights 30.7 GiB; by all else 47.6 GiB". It is cut to text_bytes, including the
  * NUL. Allocates no memory. The error record is unchanged unless this call fails. Returns as
- * rvl_device_get_memory(); RVL_ERR_INVALID (there is no room for a text). Thread-safe. Since 0.1.
+ * rvl_device_get_memory(); RVL_ERR_INVALID (there is no room for the text). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_device_get_summary(rvl_context *context, int device, char *text_out,
                                           size_t text_bytes);
@@ -139,7 +139,7 @@ typedef struct rvl_host_memory {
 /*
  * Statistics of host memory. If registering_refused is above 0, copies take processor time, and may
  * be slower than the link; raise the limit of locked memory. Returns RVL_OK, RVL_ERR_INVALID,
- * RVL_ERR_NOT_SUPPORTED (the backend does not say what host memory it has) or RVL_ERR_FORKED.
+ * RVL_ERR_NOT_SUPPORTED (the backend does not report its host memory) or RVL_ERR_FORKED.
  * Thread-safe; the numbers are of one instant. Since 0.1.
  */
 RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
@@ -217,8 +217,8 @@ typedef struct rvl_holder {
  * Writes up to capacity holders at the stage's peak to holders_out, largest first (ties: process,
  * then tag, by name, external last), and their full number to *count_out. holder_size:
  * sizeof(rvl_holder). Their bytes sum to the stage's peak_bytes. Returns as rvl_stage_get_stats();
- * RVL_ERR_INVALID (no rvl_holder is as large as holder_size says); RVL_ERR_HOST_OOM. Thread-safe.
- * Since 0.1.
+ * RVL_ERR_INVALID (holder_size is not a size of rvl_holder); RVL_ERR_HOST_OOM. Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
                                          rvl_holder *holders_out, size_t holder_size,

@@ -23,29 +23,29 @@ extern "C" {
 #endif
 
 /*
- * The one list of statuses: X(name, value, text). The comment of a function says after "Returns"
- * which ones it returns, and in parentheses when. RVL_ERR_INVALID also stands for an argument that
- * may not be NULL, but is. Where a comment does not say when:
+ * The only list of statuses: X(name, value, text). The comment of a function lists after "Returns"
+ * the statuses that it returns, with reasons in parentheses. RVL_ERR_INVALID also means that an
+ * argument is NULL and must not be. Where a comment has no reason, these apply:
  *
  * RVL_ERR_INVALID (an argument is NULL, or has a value that it cannot have)
  * RVL_ERR_STATE (called from a callback, which may only read statistics)
  * RVL_ERR_BUSY (a stream is captured, or a move of a tag is prepared)
- * RVL_ERR_TIMEOUT (it has taken longer than it may)
+ * RVL_ERR_TIMEOUT (it took longer than allowed)
  * RVL_ERR_NOT_SUPPORTED (the device or its driver cannot do this)
  * RVL_ERR_DEVICE_OOM (the device has no room)
- * RVL_ERR_HOST_OOM (there is no host memory for what the library keeps)
+ * RVL_ERR_HOST_OOM (there is no host memory for the library's own data)
  * RVL_ERR_DISK_FULL (there is no space for the backup)
  * RVL_ERR_IO (a file cannot be read or written)
  * RVL_ERR_NO_BACKEND (this build has no backend of that name)
- * RVL_ERR_NO_DRIVER (there is no driver, or it does not start)
+ * RVL_ERR_NO_DRIVER (there is no driver, or it cannot be started)
  * RVL_ERR_DRIVER_TOO_OLD (the driver lacks a function that the library needs)
  * RVL_ERR_NO_DEVICE (there is no device of this number)
- * RVL_ERR_DEVICE_LOST (the device does not answer any more)
+ * RVL_ERR_DEVICE_LOST (the device no longer responds)
  * RVL_ERR_DIGEST_MISMATCH (the restored content differs from the backup, which is kept)
  * RVL_ERR_CORRUPT_TRACE (a line or an event of a trace is wrong)
  * RVL_ERR_VERSION (a struct sets a field that this library does not know: the program was built for
  * a newer one)
- * RVL_ERR_NOT_FOUND (there is none of that name or number)
+ * RVL_ERR_NOT_FOUND (nothing has that name or number)
  * RVL_ERR_VETOED (a callback has refused)
  * RVL_ERR_FORKED (the context was opened before a fork, and this is the child. Open one here)
  */

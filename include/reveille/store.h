@@ -27,7 +27,7 @@ typedef struct rvl_store_options {
 /*
  * Opens a store: makes its socket. From then on users can connect, and wait to be served. A socket
  * left behind by an earlier owner is replaced. Returns RVL_OK; RVL_ERR_INVALID (the path is empty
- * or too long); RVL_ERR_BUSY (a store answers at this path already, or another process has locked
+ * or too long); RVL_ERR_BUSY (a store already answers at this path, or another process has locked
  * its folder); RVL_ERR_VERSION; RVL_ERR_IO (the socket cannot be made); RVL_ERR_HOST_OOM.
  * *store_out is owned by the caller, who closes it with rvl_store_close(). Since 0.1.
  */
@@ -35,7 +35,7 @@ RVL_API rvl_status rvl_store_open(const rvl_store_options *options, rvl_store **
 
 /*
  * Serves users until stop_fd is readable; -1: forever. Does not read from stop_fd. One thread at a
- * time. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO (the socket cannot be waited for) or
+ * time. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO (waiting on the socket failed) or
  * RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_store_serve(rvl_store *store, int stop_fd);

@@ -121,8 +121,8 @@ RVL_API rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t d
 /*
  * Writes up to capacity values of a point to values_out, one for each series that changed, by
  * number, and their full number to *count_out. value_size: sizeof(rvl_timeline_value). Returns as
- * rvl_timeline_get_device(); RVL_ERR_INVALID (no rvl_timeline_value is as large as value_size
- * says). Since 0.1.
+ * rvl_timeline_get_device(); RVL_ERR_INVALID (value_size is not a size of rvl_timeline_value).
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_timeline_get_values(const rvl_timeline *timeline, size_t device_index,
                                            uint32_t point, rvl_timeline_value *values_out,

@@ -220,7 +220,7 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
 
 /*
  * Reads the next event. event_size: sizeof(rvl_trace_event). Returns RVL_OK; RVL_ERR_INVALID;
- * RVL_ERR_NOT_FOUND (there are no more events. That leaves the error record);
+ * RVL_ERR_NOT_FOUND (there are no more events. The error record is unchanged);
  * RVL_ERR_CORRUPT_TRACE; RVL_ERR_IO (a file cannot be read); RVL_ERR_HOST_OOM. rvl_last_error() has
  * the place of the last three. They are sticky: every later call returns the same status and error,
  * and *event_out is undefined. One thread at a time may use a reader. Since 0.1.

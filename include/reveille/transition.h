@@ -102,7 +102,7 @@ typedef struct rvl_resume_options {
  * for every device of their access lists, and restores their backups. Without a backup the content
  * is undefined. Active allocations are unchanged. Returns RVL_OK; RVL_ERR_INVALID (an argument is
  * wrong, or a tag is unknown); RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT
- * (there was no room until the timeout had passed); RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH;
+ * (there was no room before the timeout passed); RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH;
  * RVL_ERR_IO (the backup cannot be read, and is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE;
  * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */

@@ -29,8 +29,8 @@ typedef struct rvl_resuming rvl_resuming;
  * wait. The arguments are those of rvl_resume().
  *
  * Returns RVL_OK; RVL_ERR_INVALID (a tag is unknown, or order_count is given without `order`);
- * RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT (there was no room until the
- * timeout had passed); RVL_ERR_HOST_OOM (there is no host memory, or no thread can be started);
+ * RVL_ERR_VERSION; RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT (there was no room before the
+ * timeout passed); RVL_ERR_HOST_OOM (there is no host memory, or no thread can be started);
  * RVL_ERR_DEVICE_LOST; RVL_ERR_STATE; RVL_ERR_FORKED. After an error nothing has changed.
  * Thread-safe. Since 0.1.
  */
@@ -86,9 +86,9 @@ RVL_API rvl_status rvl_resume_finish(rvl_resuming *resuming);
  * Waits until the allocation that contains addr has arrived, and is active. timeout_ns: 0 checks
  * without waiting; RVL_WAIT_FOREVER.
  *
- * Returns RVL_OK; RVL_ERR_TIMEOUT (the allocation is still on its way); RVL_ERR_STATE (called from
- * a callback with a timeout, or the allocation is paused or lost, and nothing is bringing it or its
- * resume has failed); RVL_ERR_BUSY (the allocation is part of a prepared transition);
+ * Returns RVL_OK; RVL_ERR_TIMEOUT (the allocation has not arrived yet); RVL_ERR_STATE (called from
+ * a callback with a timeout, or the allocation is paused or lost and no resume is in progress, or
+ * its resume has failed); RVL_ERR_BUSY (the allocation is part of a prepared transition);
  * RVL_ERR_NOT_FOUND (no allocation contains `addr`); RVL_ERR_INVALID; RVL_ERR_HOST_OOM;
  * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */

@@ -88,7 +88,7 @@ rvl_status rvli_store_address(const char *path, struct sockaddr_un *address_out)
 /* Connects to the owner at an address. The owner must be of this user. -1: see errno. */
 int rvli_store_connect(const struct sockaddr_un *address);
 
-/* Returns whether a descriptor is a file of this size that nobody can change any more. */
+/* Returns whether a descriptor is of a sealed file of this size, which nobody can change. */
 bool rvli_store_is_sealed(int fd, uint64_t bytes);
 
 /* Seals a file. Returns false on failure. Nobody may have it mapped for writing. */
