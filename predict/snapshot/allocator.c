@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buckets, the search for a block, its division, and its way back. */
+/* Buckets, the search for a block, splitting it, and freeing it. */
 #include "predict/snapshot/allocator.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include "predict/snapshot/allocator_internal.h"
 
-/* Room for addresses where the device's memory is not known. */
+/* Size of a range of addresses if the device's memory is not known. */
 #define RANGE_BYTES_UNKNOWN (UINT64_C(1) << 40)
-/* Buckets of a side that are looked through before the map is asked. */
+/* Buckets of a side to check in the list before the map is searched. */
 #define NEAR_BUCKETS 4
 
 /* ---- Rules ---- */
@@ -227,7 +227,7 @@ void rvli_block_merge(rvli_allocator *allocator, rvli_cached_block *block,
 
 /* ---- Finding a block ---- */
 
-/* What a block can become without another one moving. */
+/* The size that a block can reach if the unmapped block behind it is mapped too. */
 static uint64_t expandable_size(const rvli_cached_block *block)
 {
     return block->size + (block->next != NULL && !block->next->mapped ? block->next->size : 0);
@@ -266,7 +266,10 @@ static rvli_cached_block *find_free(const rvli_allocator *allocator, const rvli_
     return block != NULL && !is_oversize(&allocator->settings, block, size) ? block : NULL;
 }
 
-/* Which of two blocks of the same size is taken says their address, which a prediction makes up. */
+/*
+ * Notes that a block was chosen by its address, among blocks of one size. Predicted addresses may
+ * differ from recorded ones.
+ */
 static void note_tie(rvli_allocator *allocator, const rvli_bucket *bucket,
                      const rvli_cached_block *block)
 {
@@ -300,7 +303,7 @@ static bool exceeds(const rvli_allocator *allocator, uint64_t limit, uint64_t mo
     return limit > 0 && (more > limit || allocator->bytes.reserved > limit - more);
 }
 
-/* A new block for a request; it is in no set. */
+/* Makes a block for a request, from a new segment or by mapping pages. The block is in no set. */
 static rvl_status new_segment(rvli_allocator *allocator, const rvli_request *request,
                               uint32_t bucket, uint64_t rounded, rvli_cached_block **block_out)
 {
@@ -341,7 +344,7 @@ rvl_status rvli_allocator_empty_cache(rvli_allocator *allocator)
     return status == RVL_OK ? rvli_allocator_release_list(allocator) : status;
 }
 
-/* What garbage collection is to reclaim; 0: it has no cause to run, as without a fraction. */
+/* The bytes that garbage collection has to reclaim. 0: it need not run, or no fraction is set. */
 static uint64_t garbage_target(const rvli_allocator *allocator)
 {
     double threshold = allocator->settings.gc_threshold;
@@ -360,7 +363,7 @@ static rvl_status collect_garbage(rvli_allocator *allocator)
     return status == RVL_OK ? rvli_allocator_release_list(allocator) : status;
 }
 
-/* Gives back blocks above max_split and tries again. */
+/* Releases blocks above max_split and tries again. */
 static rvl_status retry_oversize(rvli_allocator *allocator, const rvli_request *request,
                                  uint32_t bucket, uint64_t rounded, rvli_cached_block **block_out)
 {
@@ -414,7 +417,10 @@ static rvl_status place(rvli_allocator *allocator, const rvli_request *request, 
     return status;
 }
 
-/* What was waited for may now do for the request; but a retry asks for memory at once. */
+/*
+ * Asks the device for memory at once, as a retry does. The cache may now have a block that fits,
+ * since pending blocks were waited for, but a retry does not search it again.
+ */
 static rvl_status retry_recorded(rvli_allocator *allocator, const rvli_request *request,
                                  uint32_t bucket, uint64_t rounded, rvli_cached_block **block_out)
 {
@@ -427,7 +433,7 @@ static rvl_status retry_recorded(rvli_allocator *allocator, const rvli_request *
 
 /* ---- Allocation ---- */
 
-/* Divides a block that is in no set: the request gets the low addresses. */
+/* Splits a block that is in no set. *block_out gets the low addresses, the rest becomes free. */
 static rvl_status divide(rvli_allocator *allocator, rvli_cached_block *rest, uint64_t size,
                          rvli_cached_block **block_out)
 {
@@ -506,7 +512,7 @@ rvl_status rvli_allocator_fail(rvli_allocator *allocator, const rvli_request *re
     return status;
 }
 
-/* Whether a request finds a block; its bucket, UINT32_MAX if there is no memory to make it. */
+/* Whether a request finds a block. *bucket_out: its bucket; UINT32_MAX: no memory to make one. */
 static bool look(rvli_allocator *allocator, const rvli_request *request, uint64_t rounded,
                  uint32_t *bucket_out)
 {

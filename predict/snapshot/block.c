@@ -17,7 +17,7 @@ static bool is_below(const rvli_cached_block *block, uint64_t key, uint64_t addr
     return block->key != key ? block->key < key : block->addr < addr;
 }
 
-/* Hangs what may be nothing at a place below a parent. */
+/* Attaches a child, which may be NULL, at a place below a parent. */
 static void hang(rvli_cached_block **place, rvli_cached_block *parent, rvli_cached_block *child)
 {
     *place = child;
@@ -33,7 +33,7 @@ void rvli_blocks_insert(rvli_cached_block **root, rvli_cached_block *block)
         parent = *root;
         root = is_below(parent, block->key, block->addr) ? &parent->right : &parent->left;
     }
-    /* The tree that is here is divided into what is below the block and what is above it. */
+    /* Split the tree at this place into blocks below the new one and blocks above it. */
     rvli_cached_block *rest = *root, *below_parent = block, *above_parent = block;
     rvli_cached_block **below = &block->left, **above = &block->right;
     hang(root, parent, block);
@@ -105,9 +105,9 @@ rvli_cached_block *rvli_blocks_below(rvli_cached_block *root, uint64_t key, uint
 
 /* ---- Bins ---- */
 
-#define SMALLEST_LOG2 9 /* of RVLI_MIN_BLOCK */
+#define SMALLEST_LOG2 9 /* log2 of RVLI_MIN_BLOCK */
 
-/* Two for each power of two, and the last for all that is larger. */
+/* Two bins for each power of two. The last one takes all larger sizes. */
 static unsigned bin_of(uint64_t size)
 {
     if (size < UINT64_C(1) << SMALLEST_LOG2)

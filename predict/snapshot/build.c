@@ -133,9 +133,7 @@ rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *
     }
 }
 
-/*
- * Entries of unknown actions are skipped: what their fields hold is nobody's business.
- */
+/* Reads the action first. The other fields are read only for actions that the model follows. */
 static rvl_status set_event(rvli_pickle_machine *machine, rvli_event_row *row,
                             const rvli_pickle_value *pairs, uint32_t count)
 {
@@ -298,7 +296,7 @@ static rvl_status new_row(rvli_pickle_machine *machine, rvli_pickle_container *c
 
 /* ---- Everything else ---- */
 
-/* The last run of a container, a new one if that cannot be continued by `first` of a kind. */
+/* Finds the last run of a container. Adds a run if `first` of this kind does not continue it. */
 static rvl_status run_for(rvli_pickle_machine *machine, rvli_pickle_container *container,
                           uint32_t kind, uint32_t first, rvli_pickle_run **run_out)
 {
@@ -365,7 +363,9 @@ static uint32_t kind_of_item(rvli_pickle_machine *machine, const rvli_pickle_val
     return container->kind;
 }
 
-/* Length of what items begins with: rows that follow each other, frames, or other values. */
+/*
+ * Returns how many of the first items belong together: consecutive rows, frames, or other values.
+ */
 static uint32_t alike(rvli_pickle_machine *machine, const rvli_pickle_value *items, uint32_t count,
                       uint32_t *kind_out, uint32_t *first_out)
 {

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that the recording gave back, and why.
+ * Memory that the recording released, and why.
  *
- * empty_cache leaves no entry of its own, and neither do garbage collection and retries: all that
- * there is are bursts of segments that go. As long as the model does what the recording did, it
- * has the same blocks at the same addresses, and what each cause would give back can be held
- * against the burst, in order. What no cause explains is a divergence in a verification; a
- * prediction follows it as far as it can.
+ * empty_cache leaves no entry, and neither do garbage collection and retries. The recording only
+ * shows bursts of released segments. While the model does what the recording did, it has the same
+ * blocks at the same addresses, so a burst can be compared, in order, with what each cause would
+ * release. A burst that no cause explains is a divergence in a verification. A prediction follows
+ * it as far as possible.
  *
- * A run with other settings or limits has other blocks. What its bursts were is found by a run as
- * recorded, which is made before it, and done by the rules of the changed one.
+ * A run with other settings or limits has other blocks. A run as recorded is made first and finds
+ * the causes of the bursts. The changed run then acts on these causes by its own rules.
  */
 #include <stdlib.h>
 
 #include "predict/snapshot/run.h"
 
-/* Of the cached bytes: a burst that nothing explains and that is so large is empty_cache. */
+/*
+ * A burst without an explanation that has at least this share of the cached bytes is taken for
+ * empty_cache.
+ */
 #define NEARLY_ALL 0.9
 
 /* ---- Bursts ---- */
 
-/* How many entries at the head give something back, and how much. */
+/* Counts the entries at the head of the queue that release memory, and their bytes. */
 static uint32_t releases(const rvli_run *run, uint64_t *bytes_out)
 {
     uint32_t count = 0;
@@ -49,9 +52,9 @@ static rvl_status add_burst(rvli_run *run, const rvli_burst *burst)
 }
 
 /*
- * With a fraction set, a request fails that would raise what is reserved above it, and nothing was
- * ever reserved above it. A burst before a request for which more would have been reserved than
- * ever was is taken for a retry then.
+ * With a memory fraction set, a request fails if it would raise the reserved bytes above it. So
+ * they never exceed it. A burst is then taken for a retry if its request would have raised the
+ * reserved bytes above all that were ever reserved.
  */
 bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst)
 {
@@ -61,7 +64,7 @@ bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst)
 
 /* ---- Holding lists against a burst ---- */
 
-/* How many of the releases at the head are those of the allocator's list, in order. */
+/* Returns how many releases at the head match the allocator's list, in order. */
 static uint32_t alike(const rvli_run *run, uint32_t count)
 {
     const rvli_allocator *allocator = &run->allocator;
@@ -86,7 +89,10 @@ static bool is_list(const rvli_run *run, uint32_t count)
     return run->allocator.list_count == count && alike(run, count) == count;
 }
 
-/* Does what the allocator's list and the recording begin with alike; *any_out: something. */
+/*
+ * Releases the blocks at the front of the list that match the recording. *count becomes the number
+ * of entries left. *any_out: at least one block matched.
+ */
 static rvl_status release_alike(rvli_run *run, uint32_t *count, bool *any_out)
 {
     uint32_t same = alike(run, *count), end = run->queue_head + same;
@@ -100,7 +106,7 @@ static rvl_status release_alike(rvli_run *run, uint32_t *count, bool *any_out)
 
 /* ---- Causes ---- */
 
-/* All that is cached has gone, and the request finds no block among it. */
+/* All cached memory was released, and it has no block for the request. Finds the cause. */
 static rvl_status explain_all(rvli_run *run, const rvli_request *request, uint32_t count,
                               rvli_burst *burst)
 {
@@ -130,8 +136,9 @@ static rvl_status explain_all(rvli_run *run, const rvli_request *request, uint32
 }
 
 /*
- * What a request gives back on its way to memory: garbage, then blocks above max_split, then all
- * that is cached, as far as each is needed. *count becomes what that does not explain.
+ * Releases what a request releases on its way to memory: garbage, then blocks above max_split, then
+ * all cached memory, each only as needed. *count becomes the number of entries that this does not
+ * explain.
  */
 static rvl_status explain_request(rvli_run *run, const rvli_request *request, uint32_t *count,
                                   rvli_burst *burst)
@@ -161,7 +168,10 @@ static rvl_status explain_request(rvli_run *run, const rvli_request *request, ui
     return release_alike(run, count, &any);
 }
 
-/* Finds what the allocator did, of what it can do, and does it; *count is what is left. */
+/*
+ * Finds out why the allocator released memory, and does the same. *count becomes the number of
+ * entries left.
+ */
 static rvl_status explain(rvli_run *run, const rvli_request *request, uint32_t *count,
                           rvli_burst *burst)
 {
@@ -186,7 +196,7 @@ static rvl_status explain(rvli_run *run, const rvli_request *request, uint32_t *
 static rvl_status diverge(rvli_run *run, uint32_t count)
 {
     uint32_t end = run->queue_head + count, same = alike(run, count);
-    bool missing = same == count; /* the model would go on: it differs behind the last of them */
+    bool missing = same == count; /* the model would release more, behind the last of them */
     const rvli_cached_block *block =
         same < run->allocator.list_count ? run->allocator.list[same] : NULL;
     rvl_status status = RVL_OK;
@@ -201,7 +211,9 @@ static rvl_status diverge(rvli_run *run, uint32_t count)
 
 /* ---- Predicting as recorded ---- */
 
-/* The cached block that an entry gives back, NULL if there is none. Entries may have no size. */
+/*
+ * Returns the cached block that an entry releases; NULL: none. An entry without a size names none.
+ */
 static rvli_cached_block *named_block(rvli_allocator *allocator, const rvli_event_row *event)
 {
     rvli_cached_block *block = rvli_allocator_find_free(allocator, event->addr);
@@ -211,8 +223,10 @@ static rvli_cached_block *named_block(rvli_allocator *allocator, const rvli_even
     return block;
 }
 
-/* Gives back the blocks that the burst names; false in *all_out, and nothing is done: some are not
- * there. One that is named twice is given back once. */
+/*
+ * Releases the blocks that the burst names. If one of them is missing, sets *all_out to false and
+ * releases none. A block that is named twice is released once.
+ */
 static rvl_status follow(rvli_run *run, uint32_t count, bool *all_out)
 {
     rvli_allocator *allocator = &run->allocator;
@@ -232,7 +246,9 @@ static rvl_status follow(rvli_run *run, uint32_t count, bool *all_out)
     return RVL_OK;
 }
 
-/* The model has other blocks than the recording: what it would give back by the likeliest cause. */
+/*
+ * The model has other blocks than the recording. Releases what the likeliest cause would release.
+ */
 static rvl_status guess(rvli_run *run, const rvli_request *request, uint64_t bytes,
                         rvli_burst *burst)
 {
@@ -263,7 +279,7 @@ static uint64_t bytes_of(const rvli_run *run, uint32_t count)
     return bytes;
 }
 
-/* How old blocks are that were there before the trace is not known, and garbage goes by age. */
+/* Garbage collection depends on ages. The age of blocks from before the trace is not known. */
 static bool may_be_garbage(const rvli_run *run)
 {
     return !run->may_lack_begin && run->allocator.settings.gc_threshold > 0;
@@ -297,7 +313,10 @@ static rvl_status settle_recorded(rvli_run *run, const rvli_request *request, ui
 
 /* ---- Predicting something else ---- */
 
-/* Garbage is collected by a fraction: where that is not known, as much as the recording did. */
+/*
+ * Garbage collection depends on the memory fraction. If its limit is not known, collects as many
+ * bytes as the recording did.
+ */
 static rvl_status settle_garbage(rvli_run *run, const rvli_burst *burst)
 {
     rvli_allocator *allocator = &run->allocator;
@@ -307,7 +326,7 @@ static rvl_status settle_garbage(rvli_run *run, const rvli_burst *burst)
     return status == RVL_OK ? rvli_allocator_release_list(allocator) : status;
 }
 
-/* The recording's device had no room. With the size of another one, the model finds that out. */
+/* The recorded device had no room. With a capacity, the model finds that out by itself. */
 static rvl_status settle_full(rvli_run *run, const rvli_request *request, const rvli_burst *burst)
 {
     rvli_allocator *allocator = &run->allocator;
@@ -326,8 +345,9 @@ static rvl_status settle_full(rvli_run *run, const rvli_request *request, const 
 }
 
 /*
- * The model finds out by itself that it has no room, as the recording did. But less than all that
- * is cached may do for it, now that what the retry waited for is free.
+ * The model finds out by itself that it has no room, as the recording did. But the blocks that the
+ * retry waited for are free now. With max_split or garbage collection the model might then release
+ * less than all cached memory, so this releases all.
  */
 static rvl_status settle_retry(rvli_run *run)
 {

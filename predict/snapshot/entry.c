@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The short way for trace entries.
+ * The fast path for trace entries.
  *
- * A million dicts are written alike: EMPTY_DICT, MEMOIZE, MARK, keys from the memo with short
- * values, SETITEMS. Such a one is read here in one go, from bytes to row, without stack, marks or
- * container. Whatever looks different, or is near the end of the file, is left to the machine, as
- * if it had not been looked at.
+ * Picklers write a million dicts in the same form: EMPTY_DICT, MEMOIZE, MARK, keys from the memo
+ * with short values, SETITEMS. This file reads such a dict in one pass, from bytes to row, without
+ * the stack, marks or a container. Any other form, and dicts near the end of the file, are left to
+ * the machine untouched.
  */
 #include <string.h>
 
 #include "predict/snapshot/machine.h"
 
-/* No entry that is read here is longer. */
+/* Upper bound of an entry that is read here. */
 #define ENTRY_BYTES_MAX 1024
-#define MEMO_ITEMS_MAX 64 /* that one entry adds */
+#define MEMO_ITEMS_MAX 64 /* that one entry may add */
 
 typedef struct reader {
     const unsigned char *at;
     rvli_pickle_value *memo;
-    uint32_t memo_count; /* of the entry's begin and what it added */
-    uint32_t memo_known; /* of the entry's begin */
+    uint32_t memo_count; /* at the start of the entry, plus the items that it added */
+    uint32_t memo_known; /* at the start of the entry */
 } reader;
 
 static inline uint32_t little_endian_4(const unsigned char *bytes)
@@ -36,7 +36,7 @@ static inline uint64_t little_endian_8(const unsigned char *bytes)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? number : __builtin_bswap64(number);
 }
 
-/* A value from the memo; NULL: it is none, or none of before the entry. */
+/* Returns a value from the memo. NULL: not a reference, or not to a value from before the entry. */
 static inline const rvli_pickle_value *get(reader *from)
 {
     uint32_t index;
@@ -52,7 +52,7 @@ static inline const rvli_pickle_value *get(reader *from)
     return index < from->memo_known ? &from->memo[index] : NULL;
 }
 
-/* LONG1 of at most 8 bytes, not negative. */
+/* Reads a LONG1 of at most 8 bytes that is not negative. */
 static inline bool long_value(reader *from, rvli_pickle_value *value)
 {
     unsigned bytes = from->at[1];
@@ -63,13 +63,13 @@ static inline bool long_value(reader *from, rvli_pickle_value *value)
     return true;
 }
 
-/* An empty string, or another short one that is no word; the memo gets it. */
+/* Reads a string of at most 3 bytes that is not a keyword, and adds it to the memo. */
 static inline bool text_value(reader *from, const unsigned char *data, rvli_pickle_value *value)
 {
     unsigned length = from->at[1];
     *value = (rvli_pickle_value){
         .type = RVLI_PICKLE_TEXT, .length = length, .at = (uint64_t)(from->at + 2 - data)};
-    bool may_be_oom = length == 3 && from->at[2] == 'o'; /* the only word so short */
+    bool may_be_oom = length == 3 && from->at[2] == 'o'; /* the only keyword this short */
     if (length > 3 || may_be_oom || from->at[2 + length] != 0x94 ||
         from->memo_count - from->memo_known >= MEMO_ITEMS_MAX)
         return false;
@@ -78,7 +78,7 @@ static inline bool text_value(reader *from, const unsigned char *data, rvli_pick
     return true;
 }
 
-/* The next value, as a copy; false: not one that is read here. */
+/* Copies the next value. false: its form is not read here. */
 static inline bool value_of(reader *from, const unsigned char *data, rvli_pickle_value *value)
 {
     const rvli_pickle_value *known;

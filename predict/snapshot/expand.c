@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Expandable segments: ranges of addresses with pages that are mapped and unmapped. */
+/* Expandable segments: ranges of addresses, and mapping and unmapping their pages. */
 #include <stdlib.h>
 
 #include "predict/snapshot/allocator_internal.h"
@@ -193,7 +193,10 @@ rvl_status rvli_expand(rvli_allocator *allocator, uint32_t bucket, uint64_t size
 
 /* ---- Unmapping ---- */
 
-/* A free block for what stays mapped before or behind the pages; NULL in *block_out: nothing. */
+/*
+ * Makes a block for the bytes that stay mapped before or behind the pages. *block_out is NULL if
+ * there are none.
+ */
 static rvl_status keep(rvli_allocator *allocator, const rvli_cached_block *from, uint64_t addr,
                        uint64_t size, rvli_cached_block **block_out)
 {

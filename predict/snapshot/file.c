@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files are mapped, pipes read, gzip members unpacked one after the other. */
+/* Maps files, reads pipes, and unpacks gzip members one by one. */
 #include "predict/snapshot/file.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include "base/memory.h"
 
 /*
- * Recorded snapshots pack 8 to 15 times, and one that repeats its stacks in every entry 54 times.
- * What unpacks to more than this is taken for a bomb.
+ * Recorded snapshots compress 8 to 15 times. One that repeats its stacks in every entry compresses
+ * 54 times. A file with a ratio above RATIO_MAX (plus UNPACKED_BASE bytes) is taken for a bomb.
  */
 #define RATIO_MAX 100
 #define UNPACKED_BASE (UINT64_C(16) << 20)
@@ -58,7 +58,7 @@ static void keep(rvli_file *file, buffer *bytes)
 
 /* ---- Reading ---- */
 
-/* Whether it is worth reading on: a device such as /dev/zero never ends. */
+/* Whether to read on. A device such as /dev/zero never ends. */
 static bool may_be_snapshot(const buffer *bytes)
 {
     return bytes->used == 0 || bytes->data[0] == PICKLE_FIRST_BYTE ||
@@ -124,13 +124,13 @@ static inline uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* What a file may unpack to. */
+/* The most bytes that a file may unpack to. */
 static uint64_t unpacked_max(const rvli_file *packed)
 {
     return least(UNPACKED_BASE + packed->size * RATIO_MAX, UNPACKED_MAX);
 }
 
-/* Right for a file of one member below 4 GiB: its last bytes say its size. */
+/* Exact for a file of one member below 4 GiB: its last bytes store its size. */
 static size_t guess_size(const rvli_file *packed)
 {
     uint64_t said = 0;
@@ -142,7 +142,7 @@ static size_t guess_size(const rvli_file *packed)
     return (size_t)least(most(most(said, packed->size), CHUNK_BYTES), unpacked_max(packed));
 }
 
-/* Twice as much room, up to a limit. */
+/* Doubles the buffer, up to a limit. */
 static rvl_status enlarge(buffer *bytes, uint64_t limit, const char **why_out)
 {
     size_t larger = (size_t)least((uint64_t)bytes->capacity * 2, limit);
@@ -158,7 +158,10 @@ static rvl_status enlarge(buffer *bytes, uint64_t limit, const char **why_out)
     return RVL_OK;
 }
 
-/* A member that lacks room is unpacked again with more: twice as much bounds what that costs. */
+/*
+ * If a member does not fit, doubles the buffer and unpacks the member again. Doubling bounds the
+ * cost.
+ */
 static rvl_status unpack_members(struct libdeflate_decompressor *unpacker, const rvli_file *packed,
                                  buffer *bytes, const char **why_out)
 {
@@ -178,7 +181,10 @@ static rvl_status unpack_members(struct libdeflate_decompressor *unpacker, const
     return status;
 }
 
-/* Unpacks the first bytes alone, so that something large and strange is not unpacked to its end. */
+/*
+ * Unpacks only the first bytes, so that a large file that is not a pickle is not unpacked to its
+ * end.
+ */
 static bool begins_as_pickle(struct libdeflate_decompressor *unpacker, const rvli_file *packed)
 {
     unsigned char first[FIRST_BYTES] = {PICKLE_FIRST_BYTE};

@@ -22,7 +22,7 @@ static bool ends(const char *file, size_t length, const char *with)
     return length >= size && memcmp(file + length - size, with, size) == 0;
 }
 
-/* What compilers are given, and what they make. The interpreter is C, too. */
+/* Sources and outputs of compilers. The interpreter is C, too. */
 static bool is_native(const char *file, size_t length)
 {
     static const char *const endings[] = {".c",   ".cc",  ".cpp", ".cxx", ".cu", ".cuh", ".h",
@@ -34,14 +34,16 @@ static bool is_native(const char *file, size_t length)
     return length == 0 || begins(file, length, "??") || has(file, length, ".so.");
 }
 
-/* Code that was typed in has such names, and is the program's. */
+/* Names in angle brackets, except those of code that was typed in, which is the program's own. */
 static bool is_made_up(const char *file, size_t length)
 {
     return file[0] == '<' && !begins(file, length, "<string>") &&
            !begins(file, length, "<stdin>") && !begins(file, length, "<ipython-input");
 }
 
-/* PyTorch beside its sources, or in a container's folder of its own. */
+/*
+ * PyTorch as an installed package, from its source tree, or in a folder of its own in a container.
+ */
 static bool is_torch(const char *file, size_t length)
 {
     static const char *const parts[] = {"/torch/_",          "/torch/nn/",
@@ -62,7 +64,7 @@ static bool is_torch(const char *file, size_t length)
     return false;
 }
 
-/* Libraries of Python are in folders lib/python3.N; packages are below those, or elsewhere. */
+/* Python's own library is in folders lib/python3.N. Packages are below these, or elsewhere. */
 static bool is_standard(const char *file, size_t length)
 {
     return has(file, length, "/lib/python3.") || has(file, length, "/lib64/python3.") ||
@@ -80,7 +82,9 @@ rvli_frame_kind rvli_frame_kind_of(const char *file, size_t length)
         return RVLI_FRAME_TORCH;
     if (has(file, length, "/site-packages/") || has(file, length, "/dist-packages/"))
         return RVLI_FRAME_PACKAGE;
-    /* What torch.compile generates lies in a folder of caches, and its names are of no use. */
+    /*
+     * Code that torch.compile generates lies in a cache folder, under names that tell you nothing.
+     */
     if (is_made_up(file, length) || has(file, length, "/torchinductor_"))
         return RVLI_FRAME_STANDARD;
     return file[0] != '<' && is_standard(file, length) ? RVLI_FRAME_STANDARD : RVLI_FRAME_OWN;
@@ -100,8 +104,8 @@ uint8_t *rvli_frames_kinds(const rvli_pickle *pickle)
 }
 
 /*
- * Nodes go from the outermost frame inwards. Recordings of C++ and Python together have some of the
- * callers in Python behind the outermost C frame: order within Python is kept.
+ * Nodes go from the outermost frame inwards. Recordings with frames of both C++ and Python have
+ * some Python callers behind the outermost C frame, but keep the order among Python frames.
  */
 rvli_place rvli_frames_place(const rvli_pickle *pickle, const uint8_t *kinds, uint32_t stack,
                              bool all_frames)
@@ -114,7 +118,7 @@ rvli_place rvli_frames_place(const rvli_pickle *pickle, const uint8_t *kinds, ui
         uint32_t frame = pickle->stacks[node - 1].frame;
         uint8_t kind = all_frames ? RVLI_FRAME_OWN : kinds[frame];
         simulated = simulated || kind == RVLI_FRAME_SIMULATED;
-        if (kind <= nearest) { /* further in, and as near */
+        if (kind <= nearest) { /* further in, and at least as near to the program */
             nearest = kind;
             place.own = frame + 1;
             package = 0;
@@ -122,7 +126,9 @@ rvli_place rvli_frames_place(const rvli_pickle *pickle, const uint8_t *kinds, ui
             package = frame + 1;
         }
     }
-    /* A thread of C++, such as backward's; also where small tensors are computed in Python there.
+    /*
+     * A C++ thread, such as that of backward, even if `reveille run` computes small tensors in
+     * Python there.
      */
     if (nearest == RVLI_FRAME_NATIVE || (simulated && nearest > RVLI_FRAME_PACKAGE))
         return (rvli_place){0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From tensors to tags and lines (predict/snapshot/holdings.h). */
+/* Finds the tags and lines of tensors (predict/snapshot/holdings.h). */
 #include "predict/snapshot/holdings.h"
 
 #include <stdio.h>
@@ -9,12 +9,12 @@
 #include "base/intmap.h"
 #include "predict/snapshot/observed.h"
 
-#define ROUNDING 512u /* PyTorch's blocks are multiples of it */
-/* Tensors that are looked at, in all stages: with more, the last stages are without. */
+#define ROUNDING 512u /* PyTorch's blocks are multiples of this */
+/* Tensors to look at, over all stages. Beyond this, the last stages get no parts and lines. */
 #define WORK_MAX (UINT64_C(1) << 31)
 #define TAGS_MAX 1024u
 
-/* X(NAME, text): the tags that follow from rules. */
+/* X(NAME, text): the tags that rules assign. */
 #define TAG_MAP(X)                                                                                 \
     X(TENSORS, "tensors")                                                                          \
     X(WEIGHTS, "weights")                                                                          \
@@ -30,7 +30,8 @@
     X(PENDING, "pending")                                                                          \
     X(CACHED, "cached")
 
-#define AWAY_MOST 4u /* pools that can be away: more of them are always there */
+#define AWAY_MOST                                                                                  \
+    4u /* pools that can be released while an engine sleeps; any more are taken as present */
 
 typedef enum tag_number {
 #define TAG_ENUM(name, text) TAG_##name,
@@ -39,23 +40,23 @@ typedef enum tag_number {
         TAG_RULES
 } tag_number;
 
-/* What is true of every tensor with a stack. */
+/* Facts about every tensor with this stack. */
 typedef struct stack_facts {
     rvli_place place;
     uint16_t module; /* + 1; 0: none */
-    uint8_t tag;     /* tag_number that the functions on it say; TAG_TENSORS: none */
+    uint8_t tag;     /* tag_number by its functions; TAG_TENSORS: none */
     bool known;
-    bool forward;   /* a module computes */
-    bool recompute; /* a checkpoint does, in the backward pass */
+    bool forward;   /* a module computes in its forward pass */
+    bool recompute; /* a checkpoint computes again, in the backward pass */
 } stack_facts;
 
-/* What is true of a tensor at every instant. */
+/* Facts about a tensor that hold at every instant. */
 typedef struct tensor_facts {
     uint16_t tag;
     uint16_t module;
-    bool of_graphs; /* in a pool of them */
-    uint32_t away;  /* the bit of its pool; 0: it is none that can be away */
-    uint32_t phase; /* of a tensor without a stack: of `observed.phases` + 1 */
+    bool of_graphs; /* in a pool of CUDA graphs */
+    uint32_t away;  /* the bit of its pool; 0: the pool is always present */
+    uint32_t phase; /* of a tensor without a stack: index into `observed.phases` + 1 */
 } tensor_facts;
 
 typedef struct finder {
@@ -68,14 +69,14 @@ typedef struct finder {
     stack_facts *stacks; /* by stack */
     tensor_facts *facts; /* by tensor */
     bool *graphs;        /* by pool: CUDA graphs were captured into it */
-    uint32_t *away;      /* by pool: the bit of one that can be away, or 0 */
-    uint32_t away_count; /* of pools with a bit */
-    uint32_t gone;       /* bits of the pools that are away in the stage that is looked at */
+    uint32_t *away;      /* by pool: its bit if it can be released, or 0 */
+    uint32_t away_count; /* number of pools with a bit */
+    uint32_t gone;       /* bits of the pools that are released in the current stage */
     rvli_snapshot_piece tags[TAGS_MAX];
     uint32_t tag_count;
     uint64_t work;
     bool all_frames;
-    bool goes_on; /* in another recording: the last entry's instant is over */
+    bool goes_on; /* another recording follows: the last instant ends with the last entry */
 } finder;
 
 /* ---- Texts ---- */
@@ -104,7 +105,10 @@ static bool has(rvli_snapshot_piece piece, const char *part)
     return piece.length > 0 && memmem(piece.text, piece.length, part, strlen(part)) != NULL;
 }
 
-/* The number of a tag, which is added if it is new. Of too many the last ones are other tensors. */
+/*
+ * Returns the number of a tag, and adds a new one. Once the table is full, new tags become "other
+ * tensors".
+ */
 static uint16_t tag_named(finder *from, rvli_snapshot_piece name)
 {
     for (uint32_t i = 0; i < from->tag_count; i++) {
@@ -120,9 +124,10 @@ static uint16_t tag_named(finder *from, rvli_snapshot_piece name)
 /* ---- What a stack says ---- */
 
 /*
- * Functions of PyTorch's that make memory for one purpose: FSDP's gathers and reductions, the
- * buckets of DDP. Caches of keys and values are known by the names that engines give them. A module
- * further in is run to see what it takes, as vLLM does before it sizes its cache.
+ * Finds functions of PyTorch that allocate for one purpose: the gathers and reductions of FSDP, and
+ * the buckets of DDP. KV caches are known by the names that engines give them. A module further in
+ * cancels this: the engine runs the model to measure its memory, as vLLM does before it sizes its
+ * cache.
  */
 static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
 {
@@ -147,7 +152,7 @@ static void look_at_frame(finder *from, stack_facts *facts, uint32_t frame)
                         (has(name, "recompute") || has(name, "unpack") || has(name, "backward")));
 }
 
-/* The innermost class of modules with a line on the stack: later frames are further in. */
+/* Finds the innermost module class with a line on the stack. Later frames are further in. */
 static void look_for_module(const finder *from, stack_facts *facts, uint32_t frame)
 {
     const rvli_frame_row *row = &from->pickle->frames[frame];
@@ -184,7 +189,7 @@ static const stack_facts *facts_of_stack(finder *from, uint32_t stack)
 
 /* ---- What a tensor is for ---- */
 
-/* What the program or PyTorch's profiler wrote on it, in our words. */
+/* Translates the label that the program or PyTorch's profiler wrote on a tensor. */
 static bool tag_of_label(finder *from, uint32_t label, uint16_t *tag_out)
 {
     static const struct {
@@ -211,7 +216,7 @@ static bool tag_of_label(finder *from, uint32_t label, uint16_t *tag_out)
     return true;
 }
 
-/* What was seen at its address while it was live. */
+/* Finds what was seen at the tensor's address while it was live. */
 static bool tag_of_seen(finder *from, const rvli_snapshot_tensor *tensor, uint16_t *tag_out)
 {
     const rvli_observed *observed = &from->observed;
@@ -234,7 +239,7 @@ static bool tag_of_seen(finder *from, const rvli_snapshot_tensor *tensor, uint16
     return false;
 }
 
-/* The first pass of backward behind an instant; NULL: none. */
+/* Returns the first backward pass after an instant; NULL: none. */
 static const rvli_phase *backward_after(const rvli_observed *observed, uint32_t instant)
 {
     for (size_t i = 0; i < observed->phase_count; i++) {
@@ -251,8 +256,9 @@ static uint32_t end_of(const finder *from, const rvli_phase *phase)
 }
 
 /*
- * What is live when a pass of backward begins, and was made for it, are activations. In a pass of
- * backward itself it is what a checkpoint computes again. All else of these two goes soon.
+ * A tensor is an activation if it was made before a backward pass and is live when that pass
+ * begins. So is a tensor that a checkpoint computes again during the pass. The other tensors of a
+ * forward or backward pass are temporary.
  */
 static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor,
                                 const stack_facts *stack)
@@ -265,7 +271,7 @@ static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor
     if (kind == RVLI_PHASE_OPTIMIZER)
         return TAG_TEMPORARY;
     const rvli_phase *next = backward_after(&from->observed, instant);
-    if (next == NULL) /* the run ends in it, maybe since memory ran out */
+    if (next == NULL) /* the run ends in this pass, maybe because memory ran out */
         return !stack->forward             ? TAG_OTHER
                : tensor->end == RVLI_NEVER ? TAG_ACTIVATIONS
                                            : TAG_TEMPORARY;
@@ -274,7 +280,9 @@ static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor
     return stack->forward || tensor->end <= end_of(from, next) ? TAG_ACTIVATIONS : TAG_OTHER;
 }
 
-/* By what an entry says, else by the segment that an address is in at the end. 0: the default one.
+/*
+ * Returns the pool that the entry names, or else the pool of the final segment at the address. 0:
+ * the default pool.
  */
 static uint32_t pool_of(const finder *from, uint64_t addr, uint32_t begin)
 {
@@ -325,7 +333,7 @@ static void look_at_tensor(finder *from, uint32_t index)
 
 /* ---- A stage ---- */
 
-/* Sums by what tells them apart, in the order in which they came. */
+/* Sums by their distinguishing fields, in order of first appearance. */
 typedef struct sums {
     struct sum {
         uint64_t bytes, count;
@@ -397,7 +405,7 @@ static char *module_of(const finder *from, uint16_t module, bool *ok)
 
 static void sort(const sums *all)
 {
-    if (all->count > 0) /* without any there is no list, which qsort() must have */
+    if (all->count > 0) /* an empty list is NULL, which qsort() does not accept */
         qsort(all->list, all->count, sizeof *all->list, by_bytes);
 }
 
@@ -459,7 +467,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What pools of graphs have, all of it: nothing else may use what is free there. */
+/* Returns all bytes in pools of graphs. Nothing else may use the free bytes there. */
 static uint64_t graph_bytes(const finder *from, uint32_t instant)
 {
     uint64_t bytes = 0;
@@ -472,7 +480,9 @@ static uint64_t graph_bytes(const finder *from, uint32_t instant)
     return bytes;
 }
 
-/* What is reserved and no tensor: it is laid out so that the sum is right in every case. */
+/*
+ * Adds reserved bytes that no tensor has. They are divided so that the sum is exact in every case.
+ */
 static rvl_status add_rest(sums *parts, const rvli_bytes *bytes, uint64_t tensors,
                            uint64_t graph_rounding)
 {
@@ -505,7 +515,9 @@ static struct sum line_of(const finder *from, uint32_t index)
                         .phase = facts->phase};
 }
 
-/* Whether a frame is further in on a stack, too: a function that calls itself counts once. */
+/*
+ * Whether a frame appears again further in on the stack. A function that calls itself counts once.
+ */
 static bool comes_again(const rvli_pickle *pickle, uint32_t node)
 {
     uint32_t frame = pickle->stacks[node - 1].frame;
@@ -516,7 +528,7 @@ static bool comes_again(const rvli_pickle *pickle, uint32_t node)
     return false;
 }
 
-/* Activations are under every line of the program and of packages that was at work. */
+/* Adds an activation to every line on its stack that belongs to the program or to a package. */
 static rvl_status add_calls(const finder *from, uint32_t index, sums *calls)
 {
     const rvli_snapshot_tensor *tensor = &from->tensors.list[index];
@@ -556,7 +568,7 @@ static rvl_status sum_up(finder *from, const rvli_held *held, sums *parts, sums 
                 parts,
                 (struct sum){.bytes = tensor->size, .tag = facts->tag, .module = facts->module});
     }
-    /* With other settings the model may have less reserved than was recorded. */
+    /* With other settings the model may have fewer bytes reserved than were recorded. */
     uint64_t reserved = held->bytes.reserved;
     uint64_t graphs =
         least(graph_bytes(from, held->instant), reserved > tensors ? reserved - tensors : 0);
@@ -621,7 +633,10 @@ static rvl_status begin(finder *from)
 
 /* ---- Windows ---- */
 
-/* By instant, as recorded, without pools that are gone. The model may have done something else. */
+/*
+ * Returns reserved bytes by instant, as recorded, without the pools in `gone`. The model may have
+ * reserved other amounts.
+ */
 static uint64_t *reserved_by_instant(const finder *from, uint32_t gone)
 {
     uint32_t count = from->recording->event_count;
@@ -639,10 +654,13 @@ static uint64_t *reserved_by_instant(const finder *from, uint32_t gone)
     return bytes;
 }
 
-/* The instants that a window may have its peak at, from and to: where its marks are, else all. */
+/*
+ * The instants at which a window may have its peak, from first to last. A mark narrows them;
+ * otherwise they are all instants.
+ */
 typedef struct reach {
     uint32_t first, last;
-    bool begins, ends; /* by a mark: times say nothing */
+    bool begins, ends; /* set by a mark, which overrides times */
 } reach;
 
 static reach reach_of(const finder *from, const rvl_snapshot_window *window)
@@ -659,15 +677,16 @@ static reach reach_of(const finder *from, const rvl_snapshot_window *window)
     return within;
 }
 
-/* Reserved bytes by instant, maybe without some pools. */
+/* Reserved bytes by instant, possibly without some pools. */
 typedef struct reading {
     const uint64_t *reserved;
-    const uint64_t *least; /* without all pools that can be away; NULL: none is */
+    const uint64_t *least; /* without all pools that can be released; NULL: none is released */
 } reading;
 
 /*
- * The instant of a window's peak; UINT32_MAX: there is none. An instant lasts until the next entry.
- * Clocks agree to some microseconds, and so the instants of marks come before times.
+ * Returns the instant of a window's peak; UINT32_MAX: there is none. An instant lasts until the
+ * next entry. Clocks agree only to some microseconds, so the instants of marks take precedence over
+ * times.
  */
 static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window, reading of,
                         int64_t slack_us)
@@ -694,7 +713,7 @@ static uint32_t peak_of(const finder *from, const rvl_snapshot_window *window, r
     return best;
 }
 
-/* Clocks of processes are nearly the same. */
+/* The clocks of processes may differ by this much. */
 #define SLACK_US 50000
 
 static uint32_t instant_of(const finder *from, const rvl_snapshot_window *window, reading of)
@@ -707,7 +726,7 @@ static uint32_t instant_of(const finder *from, const rvl_snapshot_window *window
     return instant == UINT32_MAX || better ? wider : instant;
 }
 
-/* Reserved bytes by instant, by the set of pools that are gone; NULL: not asked for yet. */
+/* Reserved bytes by instant, for each set of released pools; NULL: not computed yet. */
 typedef struct readings {
     uint64_t *of[1u << AWAY_MOST];
 } readings;
@@ -720,9 +739,9 @@ static bool read_without(const finder *from, uint32_t gone, readings *all)
 }
 
 /*
- * Engines release the memory of a pool of their own while they sleep, and PyTorch still counts it.
- * So where all instants of a window have more reserved than there was, some pools were away: those
- * with which most is explained. RVL_OK or RVL_ERR_HOST_OOM.
+ * Engines release the memory of their own pools while they sleep, but PyTorch still counts it. If
+ * every instant of a window has more reserved than there was, some pools must have been released.
+ * This takes the set of pools that explains the most bytes. RVL_OK or RVL_ERR_HOST_OOM.
  */
 static rvl_status find_instant(finder *from, const rvl_snapshot_window *window, readings *all,
                                uint32_t *instant_out)
@@ -766,7 +785,7 @@ static rvl_status look_through(finder *from, const rvl_snapshot_window *window, 
     return find_stage(from, stage);
 }
 
-/* Their stages instead of those of annotations. */
+/* Replaces the stages of annotations by those of windows. */
 static rvl_status look_through_all(finder *from, const rvl_snapshot_options *options,
                                    rvl_snapshot *result)
 {

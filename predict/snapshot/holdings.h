@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What reserved memory is for at one instant, and which lines of the program asked for it.
+ * What reserved memory is for at one instant, and which lines of the program requested it.
  *
- * A tensor has a tag and a place. The tag is what the program or PyTorch has written on it; else,
- * in a recording of `reveille run`, what was seen of it while the program ran (what lies at its
- * address is a parameter, a gradient, the optimizer's); else what follows from when it was made
- * and from when it went (docs/snapshot.md has the rules). All else that is reserved is rounding,
- * pending or cached. The sum is what is reserved, to the byte.
+ * A tensor has a tag and a place. The tag comes from the first of these sources: what the program
+ * or PyTorch wrote on the tensor; in a recording of `reveille run`, what was seen while the program
+ * ran (the tensor at this address is a parameter, a gradient, or the optimizer's); the times at
+ * which the tensor was made and freed (docs/snapshot.md has the rules). All other reserved memory
+ * is rounding, pending or cached. The parts add up to the reserved bytes exactly.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_HOLDINGS_H
 #define RVL_PREDICT_SNAPSHOT_HOLDINGS_H
@@ -15,12 +15,12 @@
 #include "predict/snapshot/run.h"
 #include "predict/snapshot/tensors.h"
 
-/* Lines that are kept of a stage: the largest. */
+/* The number of lines to keep for each stage: the largest ones. */
 #define RVLI_HOLDING_LINES 64u
 
 /*
- * Fills the parts and lines of every stage of a run. If the options have windows, these become its
- * stages. RVL_OK or RVL_ERR_HOST_OOM.
+ * Fills in the parts and lines of every stage of a run. If the options have windows, these replace
+ * the stages. RVL_OK or RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_holdings_find(rvli_run *run, const rvl_snapshot_options *options);
 void rvli_holdings_clear(rvli_holdings *holdings);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A part and a line of a snapshot as JSON: the same in its own result and in that of a run. */
+/* A part and a line of a snapshot as JSON. The results of a snapshot and of a run both use them. */
 #ifndef RVL_PREDICT_SNAPSHOT_JSON_H
 #define RVL_PREDICT_SNAPSHOT_JSON_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the pickle reader share: the machine's tables, and building containers. */
+/* Shared by the files of the pickle reader: the machine's tables, and building containers. */
 #ifndef RVL_PREDICT_SNAPSHOT_MACHINE_H
 #define RVL_PREDICT_SNAPSHOT_MACHINE_H
 
@@ -8,14 +8,14 @@
 
 typedef struct rvli_table {
     void *data;
-    size_t element; /* bytes of one */
+    size_t element; /* bytes of one element */
     uint32_t count;
     uint32_t capacity;
 } rvli_table;
 
 typedef enum rvli_table_name {
     RVLI_TABLE_STACK,
-    RVLI_TABLE_MARKS, /* heights of the stack */
+    RVLI_TABLE_MARKS, /* stack heights */
     RVLI_TABLE_MEMO,
     RVLI_TABLE_VALUES,
     RVLI_TABLE_CONTAINERS,
@@ -31,36 +31,39 @@ typedef enum rvli_table_name {
     RVLI_TABLE_COUNT
 } rvli_table_name;
 
-/* A frame that was looked up, and where its texts are. Most repeat one of those before them. */
+/* A frame that was looked up, and the offsets of its texts. Most frames repeat a recent one. */
 typedef struct rvli_recent_frame {
     uint64_t file_at;
     uint64_t name_at;
     uint32_t line;
-    uint32_t frame; /* + 1; 0: none */
+    uint32_t frame; /* frame + 1; 0: none */
 } rvli_recent_frame;
 
 #define RVLI_RECENT_FRAMES 1024u
 
 typedef struct rvli_pickle_machine {
     const unsigned char *data;
-    const unsigned char *at; /* behind what was read */
+    const unsigned char *at; /* behind the bytes that were read */
     const unsigned char *end;
-    const unsigned char *opcode; /* the one that is carried out */
+    const unsigned char *opcode; /* the current opcode */
     rvli_table tables[RVLI_TABLE_COUNT];
-    uint64_t budget; /* bytes that all tables may have */
+    uint64_t budget; /* upper bound for the bytes of all tables */
     uint32_t last_stream;
     uint64_t last_stream_value;
-    rvli_intmap frame_numbers; /* by what they say */
+    rvli_intmap frame_numbers; /* by their contents */
     rvli_intmap stack_numbers;
     rvli_intmap text_numbers;
     rvli_recent_frame recent_frames[RVLI_RECENT_FRAMES];
     rvli_pickle_error *error;
 } rvli_pickle_machine;
 
-/* Fills the error with the place of the current opcode. RVL_ERR_CORRUPT_TRACE. */
+/*
+ * Fills in the error with the message and the place of the current opcode. Returns
+ * RVL_ERR_CORRUPT_TRACE.
+ */
 rvl_status rvli_pickle_refuse(rvli_pickle_machine *machine, const char *message);
 
-/* Makes room for more elements; they are not zeroed. */
+/* Makes room for more elements, which are not zeroed. */
 rvl_status rvli_pickle_grow(rvli_pickle_machine *machine, rvli_table *table, uint32_t more);
 
 static inline rvl_status rvli_pickle_room(rvli_pickle_machine *machine, rvli_table *table,
@@ -76,11 +79,11 @@ static inline rvli_pickle_value *rvli_pickle_stack(const rvli_pickle_machine *ma
     return machine->tables[RVLI_TABLE_STACK].data;
 }
 
-/* A container with nothing in it; out: its value. */
+/* Makes an empty container. *value_out: a value that refers to it. */
 rvl_status rvli_build_container(rvli_pickle_machine *machine, rvli_pickle_type type,
                                 rvli_pickle_value *value_out);
 
-/* Adds values to a list, or keys and values by turns to a dict. */
+/* Adds values to a list, or alternating keys and values to a dict. */
 rvl_status rvli_build_append(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                              const rvli_pickle_value *items, uint32_t count);
 rvl_status rvli_build_set(rvli_pickle_machine *machine, const rvli_pickle_value *dict,
@@ -88,17 +91,23 @@ rvl_status rvli_build_set(rvli_pickle_machine *machine, const rvli_pickle_value 
 rvl_status rvli_build_tuple(rvli_pickle_machine *machine, const rvli_pickle_value *items,
                             uint32_t count, rvli_pickle_value *value_out);
 
-/* ---- stacks.c: each is kept once. RVL_ERR_CORRUPT_TRACE where one is no text, or no stack ---- */
+/*
+ * ---- stacks.c: every stack is stored once. RVL_ERR_CORRUPT_TRACE: a field is not a text, or not a
+ * stack ----
+ */
 
-/* The number of a frame, as the keys and values of its dict say. */
+/* Finds the number of the frame that a dict of keys and values describes. */
 rvl_status rvli_build_frame(rvli_pickle_machine *machine, const rvli_pickle_value *pairs,
                             uint32_t count, uint32_t *frame_out);
-/* Puts a frame around a stack. */
+/* Adds a frame to the outside of a stack. */
 rvl_status rvli_build_caller(rvli_pickle_machine *machine, uint32_t *stack, uint32_t frame);
-/* The stack that a list of frames is. */
+/* Finds the stack of a list of frames. */
 rvl_status rvli_build_stack(rvli_pickle_machine *machine, const rvli_pickle_value *list,
                             uint32_t *stack_out);
-/* What was written on an entry or a block. No text, or an empty one, leaves *label as it is. */
+/*
+ * Finds the text that was written on an entry or a block. If it is not a text, or is empty, *label
+ * is unchanged.
+ */
 rvl_status rvli_build_label(rvli_pickle_machine *machine, const rvli_pickle_value *text,
                             uint32_t *label);
 
@@ -107,8 +116,9 @@ rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *
                                   const rvli_pickle_value *value);
 
 /*
- * Reads a trace entry as picklers write them, the machine standing behind its EMPTY_DICT, and
- * pushes it. *done_out is false, and nothing has happened, if it is written in any other way.
+ * Reads a trace entry in the form that picklers write, and pushes it. The machine is positioned
+ * behind the entry's EMPTY_DICT. If the entry has any other form, *done_out is false and nothing
+ * has changed.
  */
 rvl_status rvli_read_entry(rvli_pickle_machine *machine, bool *done_out);
 

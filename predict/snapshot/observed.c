@@ -27,7 +27,7 @@ static bool is(rvli_snapshot_piece piece, const char *text)
     return piece.length == strlen(text) && memcmp(piece.text, text, piece.length) == 0;
 }
 
-/* 0: no number. */
+/* 0: not a number. */
 static uint32_t number_of(rvli_snapshot_piece word)
 {
     uint32_t number = 0;
@@ -44,7 +44,7 @@ static rvli_snapshot_piece known(rvli_snapshot_piece piece)
     return is(piece, "-") ? (rvli_snapshot_piece){0} : piece;
 }
 
-/* The address that the list begins with, which goes from it; 0: none, or no number. */
+/* Removes the first address from the list and returns it; 0: none, or not a number. */
 static uint64_t next_address(rvli_snapshot_piece *list)
 {
     uint64_t addr = 0;
@@ -64,7 +64,7 @@ static uint64_t next_address(rvli_snapshot_piece *list)
 
 /* ---- Reading ---- */
 
-/* Whether an annotation is ours; its name without the prefix. */
+/* Whether an annotation is ours. *rest: its name without the prefix. */
 static bool is_ours(const rvli_recording *recording, uint32_t index, rvli_snapshot_piece *rest)
 {
     const rvli_annotation_row *row = &recording->annotations[index];
@@ -163,7 +163,7 @@ static int by_address(const void *a, const void *b)
     return (left->instant > right->instant) - (left->instant < right->instant);
 }
 
-/* The number that the label of an entry says; 0: none. */
+/* Returns the number in the label of an entry; 0: none. */
 static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
 {
     const rvli_text_row *row = &pickle->texts[label - 1];
@@ -175,8 +175,8 @@ static uint32_t number_of_label(const rvli_pickle *pickle, uint32_t label)
 }
 
 /*
- * The number of the pass of backward that is next, phases between left out; `number` where it
- * is not, or where one goes on.
+ * Returns the number of the next phase, ignoring phases between, if that is a backward pass.
+ * Otherwise, or while a backward pass is still open, returns `number`.
  */
 static uint32_t backward_next(const rvli_observed *observed, size_t next, uint32_t number)
 {
@@ -190,10 +190,11 @@ static uint32_t backward_next(const rvli_observed *observed, size_t next, uint32
 }
 
 /*
- * A phase begins before the first entry that is of it, or of one behind it. PyTorch keeps what it
- * puts on entries for each thread. Backward has threads of its own: an entry without a label is
- * backward's, if that is next. The thread that writes files begins phases that no entry is of,
- * while the program's thread still has the number before: numbers never go back.
+ * A phase begins before the first entry that belongs to it or to a later phase. PyTorch stores
+ * labels for each thread, and backward runs on threads of its own. So an entry without a label
+ * belongs to backward if a backward pass is next. The thread that writes files begins phases
+ * without entries, while the program's thread still has the number before. So numbers never go
+ * back.
  */
 static void find_begins(const rvli_recording *recording, rvli_observed *observed)
 {
@@ -212,7 +213,7 @@ static void find_begins(const rvli_recording *recording, rvli_observed *observed
     }
 }
 
-/* The instant at which a phase begins. Of one that is not told of: the end. */
+/* Returns the instant at which a phase begins. For an unknown phase, returns the end. */
 static uint32_t begin_of(const rvli_observed *observed, uint32_t number, uint32_t end)
 {
     size_t low = 0, high = observed->phase_count;
@@ -231,7 +232,10 @@ static void read_seen(rvli_observed *observed, rvli_snapshot_piece rest, uint32_
     uint32_t number = number_of(next_word(&rest));
     rvli_snapshot_piece tag = next_word(&rest);
     uint32_t instant = begin_of(observed, number, end);
-    /* What began before the first entry began in what the ring has lost, nobody knows where. */
+    /*
+     * A phase that began before the first entry began in entries that the ring has lost, at an
+     * unknown instant.
+     */
     bool placed = number > 0 && (instant > 0 || end == 0);
     while (rest.length > 0) {
         uint64_t addr = next_address(&rest);
@@ -240,7 +244,7 @@ static void read_seen(rvli_observed *observed, rvli_snapshot_piece rest, uint32_
     }
 }
 
-/* Of what the ring has lost nobody knows where it began. */
+/* Ignores marks in entries that the ring has lost: their instants are not known. */
 static void read_mark(rvli_observed *observed, rvli_snapshot_piece rest, uint32_t end)
 {
     uint32_t number = number_of(next_word(&rest));
@@ -320,7 +324,7 @@ uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us)
                                                         : UINT32_MAX;
 }
 
-/* Only a capture that is given no pool makes one with a first number. */
+/* Only a capture without a given pool makes a pool with a first number. */
 bool rvli_observed_graphs(const rvli_observed *observed, rvli_pool_id pool)
 {
     return !observed->graphs_told || pool.first != 0 ||

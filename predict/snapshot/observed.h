@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `reveille run` has seen while a program ran, beside PyTorch's own history.
+ * What `reveille run` saw while a program ran, in addition to PyTorch's own history.
  *
- * It stands in the file among the annotations, in ones with names that begin with "reveille:". The
- * run is cut into phases, numbered from 1: a pass of backward, a step of an optimizer, and what is
- * between them. Each entry of the trace says its phase ("rvl:7", as user_metadata). The names are
+ * The file stores it as annotations with names that begin with "reveille:". The run is cut into
+ * phases, numbered from 1: a backward pass, a step of an optimizer, and the time between them. Each
+ * trace entry names its phase ("rvl:7", as user_metadata). The annotations' names are
  *
  *   reveille:phase NUMBER KIND LINE NAME FILE     KIND: backward, optimizer, between
- *   reveille:seen NUMBER TAG ADDRESS...           at the begin of that phase; addresses are
+ *   reveille:seen NUMBER TAG ADDRESS...           at the start of that phase; addresses are
  *                                                 hexadecimal, with commas between them
  *   reveille:module FIRST LAST NAME FILE          the lines of a class of modules
  *   reveille:mark NUMBER TIME                     a stage begins or ends where that phase begins
- *   reveille:graphs FIRST SECOND                  a private pool with a graph of CUDA
- *   reveille:graphs                               all of these pools are told
+ *   reveille:graphs FIRST SECOND                  a private pool with a CUDA graph
+ *   reveille:graphs                               all pools with graphs are listed
  *
  * A blank ends a word, and FILE is the rest. TIME is in hexadecimal microseconds of the mark's own
- * clock. LINE, NAME and FILE are those of the program's line that called backward or the step; 0, -
- * and - where there is none. What is not so is passed over.
+ * clock. LINE, NAME and FILE name the program's line that called backward or the step; 0, - and -
+ * if there is none. Annotations in any other form are ignored.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_OBSERVED_H
 #define RVL_PREDICT_SNAPSHOT_OBSERVED_H
@@ -29,7 +29,7 @@ typedef enum rvli_phase_kind {
     RVLI_PHASE_OPTIMIZER
 } rvli_phase_kind;
 
-/* A piece of the file, which does not end with a NUL. */
+/* A piece of the file. It does not end with a NUL. */
 typedef struct rvli_snapshot_piece {
     const char *text;
     uint32_t length;
@@ -37,13 +37,13 @@ typedef struct rvli_snapshot_piece {
 
 typedef struct rvli_phase {
     uint32_t number;
-    uint32_t begin; /* the instant */
+    uint32_t begin; /* the instant at which it begins */
     rvli_phase_kind kind;
     uint32_t line;
     rvli_snapshot_piece name, file; /* length 0: not known */
 } rvli_phase;
 
-/* Something at an address that was a tensor for a purpose at an instant. */
+/* A tensor at an address that had a purpose at an instant. */
 typedef struct rvli_snapshot_seen {
     uint64_t addr;
     uint32_t instant;
@@ -66,25 +66,28 @@ typedef struct rvli_observed {
     rvli_snapshot_seen *seen; /* by address, then instant */
     rvli_module *modules;
     rvli_snapshot_mark *marks; /* by time */
-    rvli_pool_id *graphs;      /* pools that CUDA graphs were captured into */
-    bool graphs_told;          /* no other pool has graphs */
+    rvli_pool_id *graphs;      /* pools into which CUDA graphs were captured */
+    bool graphs_told;          /* the list of pools is complete */
     size_t phase_count, seen_count, module_count, mark_count, graph_count;
 } rvli_observed;
 
-/* RVL_OK or RVL_ERR_HOST_OOM. After RVL_OK the caller clears it. */
+/* RVL_OK or RVL_ERR_HOST_OOM. After RVL_OK the caller clears *observed_out. */
 rvl_status rvli_observed_read(const rvli_recording *recording, rvli_observed *observed_out);
 void rvli_observed_clear(rvli_observed *observed);
 
-/* The instant of the mark that was made at that time, the last of several; UINT32_MAX: none was. */
+/*
+ * Returns the instant of the mark at that time, or of the last of several; UINT32_MAX: there is
+ * none.
+ */
 uint32_t rvli_observed_mark(const rvli_observed *observed, int64_t us);
 
 /*
- * Whether a pool has CUDA graphs. torch.cuda.MemPool makes private pools for anything; where the
- * file does not say which ones have graphs, each may.
+ * Whether a pool has CUDA graphs. torch.cuda.MemPool makes private pools for any purpose. If the
+ * file does not list the pools with graphs, this is true for every pool.
  */
 bool rvli_observed_graphs(const rvli_observed *observed, rvli_pool_id pool);
 
-/* The phase that an instant lies in; NULL: none is known. */
+/* Returns the phase that contains an instant; NULL: none is known. */
 const rvli_phase *rvli_observed_phase(const rvli_observed *observed, uint32_t instant);
 
 #endif

@@ -9,16 +9,16 @@
 
 #define PROTOCOL_MIN 2
 #define PROTOCOL_MAX 5
-/* Bytes of tables that any file may have, and how many more for one of its own. */
+/* Bytes of tables that every file may have, and how many more for each byte of the file. */
 #define BUDGET_BASE (UINT64_C(64) << 20)
 #define BUDGET_FACTOR 3
-/* Tables from this size on lie on huge pages. */
+/* Tables of at least this size are put on huge pages. */
 #define HUGE_BYTES_MIN ((size_t)8 << 20)
 #define PAGE_MASK ((uintptr_t)4095)
-/* Picklers number their memo densely. */
+/* Picklers number their memo densely. Larger gaps are refused. */
 #define MEMO_SLACK 65536u
 
-/* X(byte, name): opcodes that name or call code, and how they are told. */
+/* X(byte, name): opcodes that name or call code, with their names for messages. */
 #define CODE_OPCODES(X)                                                                            \
     X('c', "GLOBAL")                                                                               \
     X(0x93, "STACK_GLOBAL")                                                                        \
@@ -34,7 +34,7 @@
     X('P', "PERSID")                                                                               \
     X('Q', "BINPERSID")
 
-/* X(byte, name): opcodes of data that no snapshot has, or of older protocols. */
+/* X(byte, name): opcodes of data that snapshots do not have, or of older protocols. */
 #define FOREIGN_OPCODES(X)                                                                         \
     X('I', "INT")                                                                                  \
     X('L', "LONG")                                                                                 \
@@ -82,8 +82,9 @@ static uint64_t bytes_taken(const rvli_pickle_machine *machine)
 }
 
 /*
- * A large table is touched from end to end: on huge pages that is a few faults, not thousands. The
- * allocator's header in front of it is advised on too, since one mapping can be moved and two not.
+ * A large table is used from end to end. On huge pages this costs a few faults instead of
+ * thousands. The advice includes the page with the allocator's header in front of the table, since
+ * the kernel can move one mapping but not two.
  */
 static void advise_huge(void *data, size_t bytes)
 {
@@ -93,7 +94,7 @@ static void advise_huge(void *data, size_t bytes)
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-/* Twice as large, or, where the budget has less, as large as that allows. */
+/* Doubles a table, or grows it as far as the budget allows. */
 rvl_status rvli_pickle_grow(rvli_pickle_machine *machine, rvli_table *table, uint32_t more)
 {
     uint64_t capacity = table->capacity > 0 ? (uint64_t)table->capacity * 2 : 256;
@@ -149,7 +150,7 @@ static inline bool has(const rvli_pickle_machine *machine, uint64_t bytes)
     return (uint64_t)(machine->end - machine->at) >= bytes;
 }
 
-/* A little-endian number of 1 to 8 bytes; the caller has seen that they are there. */
+/* Reads a little-endian number of 1 to 8 bytes. The caller has checked that they are there. */
 static inline uint64_t take_number(rvli_pickle_machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
@@ -185,7 +186,7 @@ static uint32_t floor_of(const rvli_pickle_machine *machine)
     return marks->count > 0 ? ((const uint32_t *)marks->data)[marks->count - 1] : 0;
 }
 
-/* Refuses to take more values than lie above the last mark. */
+/* Refuses if fewer values than needed lie above the last mark. */
 static inline rvl_status need(rvli_pickle_machine *machine, uint32_t values)
 {
     if (machine->tables[RVLI_TABLE_STACK].count - floor_of(machine) < values)
@@ -193,7 +194,10 @@ static inline rvl_status need(rvli_pickle_machine *machine, uint32_t values)
     return RVL_OK;
 }
 
-/* Takes the last mark away; out: the values above it, which stay until the stack is used again. */
+/*
+ * Removes the last mark and the values above it. *items_out: these values, which stay valid until
+ * the stack is used again.
+ */
 static rvl_status pop_mark(rvli_pickle_machine *machine, rvli_pickle_value **items_out,
                            uint32_t *count_out)
 {
@@ -292,7 +296,7 @@ static inline rvl_status push_int(rvli_pickle_machine *machine, unsigned bytes, 
     return push(machine, value);
 }
 
-/* An integer of any length: two's complement, little-endian. */
+/* Reads an integer of any length in two's complement, little-endian. */
 static rvl_status push_long(rvli_pickle_machine *machine, uint64_t bytes)
 {
     rvli_pickle_value value = {.type = RVLI_PICKLE_INT};
@@ -404,7 +408,7 @@ static rvl_status push_tuple(rvli_pickle_machine *machine, uint32_t count)
     return status == RVL_OK ? push(machine, value) : status;
 }
 
-/* TUPLE, LIST and DICT: a new container of what lies above the mark. */
+/* TUPLE, LIST and DICT: makes a container of the values above the mark. */
 static rvl_status push_marked(rvli_pickle_machine *machine, rvli_pickle_type type)
 {
     rvli_pickle_value value, *items;
@@ -421,7 +425,7 @@ static rvl_status push_marked(rvli_pickle_machine *machine, rvli_pickle_type typ
     return status == RVL_OK ? push(machine, value) : status;
 }
 
-/* APPENDS and SETITEMS: what lies above the mark goes into the container below it. */
+/* APPENDS and SETITEMS: adds the values above the mark to the container below it. */
 static inline rvl_status fill_marked(rvli_pickle_machine *machine, bool dict)
 {
     rvli_pickle_value *items;
@@ -463,7 +467,7 @@ static rvl_status check_protocol(rvli_pickle_machine *machine)
                                    : rvli_pickle_refuse(machine, "an older pickle protocol than 2");
 }
 
-/* A frame is a hint for buffering; its end need not be an opcode's. */
+/* A frame is a hint for buffering. It need not end where an opcode ends. */
 static rvl_status check_frame(rvli_pickle_machine *machine)
 {
     uint64_t length = 0;
@@ -641,7 +645,10 @@ static void hand_over(rvli_pickle_machine *machine, rvli_pickle *pickle)
         tables[i].data = NULL;
 }
 
-/* Stream 0 and the default pool are the first of their tables; the stack is never NULL. */
+/*
+ * Makes stream 0 and the default pool the first of their tables, and allocates the stack, so that
+ * it is never NULL.
+ */
 static rvl_status begin(rvli_pickle_machine *machine)
 {
     rvli_table *streams = &machine->tables[RVLI_TABLE_STREAMS];

@@ -3,11 +3,11 @@
  * Reads a pickle of plain data, protocols 2 to 5.
  *
  * A pickle is a program for a stack machine. This machine has the opcodes that build dicts, lists,
- * tuples, numbers, strings, bools and None, and no other: whatever names or calls code is refused.
- * Dicts that are rows (tables.h) go to tables as they are completed. Stack frames, and lists of
- * them, are kept once, however often the file repeats them. Memo references to all of these stay
- * right, since they are known by number. Nothing recurses, and the tables together stay within a
- * budget that is a multiple of the file's size.
+ * tuples, numbers, strings, bools and None. It refuses everything else, in particular every opcode
+ * that names or calls code. Dicts that are rows (tables.h) go to tables as they are completed.
+ * Stack frames, and lists of them, are stored once, however often the file repeats them. Memo
+ * references to all of these stay valid, since they refer to them by number. Nothing recurses, and
+ * the tables together stay within a budget that is a multiple of the file's size.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_PICKLE_H
 #define RVL_PREDICT_SNAPSHOT_PICKLE_H
@@ -17,7 +17,7 @@
 #include "reveille/status.h"
 #include "predict/snapshot/tables.h"
 
-/* X(NAME, text): the keys of dicts that are asked for. */
+/* X(NAME, text): the keys of dicts that the reader looks for. */
 #define RVLI_KEY_MAP(X)                                                                            \
     X(SEGMENTS_LIST, "segments")                                                                   \
     X(DEVICE_TRACES, "device_traces")                                                              \
@@ -55,7 +55,7 @@
     X(EXPANDABLE_SEGMENTS, "expandable_segments")                                                  \
     X(ROUNDUP_DIVISIONS, "roundup_power2_divisions")
 
-/* The words that a string can be: a key, an action, a block's state, or none of them. */
+/* The keyword that a string is: a key, an action, a block's state, or none of them. */
 typedef enum rvli_word {
     RVLI_WORD_OTHER = 0,
 #define RVLI_WORD_ENUM(name, text) RVLI_WORD_##name,
@@ -74,21 +74,21 @@ typedef enum rvli_pickle_type {
     RVLI_PICKLE_NONE,
     RVLI_PICKLE_BOOL,
     RVLI_PICKLE_INT, /* -2^63 to 2^64 - 1, as its 64 bits */
-    RVLI_PICKLE_BIG, /* any other integer: its value is not kept */
+    RVLI_PICKLE_BIG, /* any other integer; its value is not kept */
     RVLI_PICKLE_FLOAT,
     RVLI_PICKLE_TEXT,
     RVLI_PICKLE_BYTES,
     RVLI_PICKLE_TUPLE,
     RVLI_PICKLE_LIST,
     RVLI_PICKLE_DICT,
-    RVLI_PICKLE_EVENT /* a dict that was read as a row from the first: its row */
+    RVLI_PICKLE_EVENT /* a dict that was read directly as a row: integer is its row */
 } rvli_pickle_type;
 
 typedef struct rvli_pickle_value {
     uint8_t type; /* rvli_pickle_type */
     uint8_t word; /* text: rvli_word */
     bool negative;
-    uint32_t length; /* of a text in bytes, of a tuple in values */
+    uint32_t length; /* of a text: bytes; of a tuple: values */
     union {
         uint64_t integer;
         double real;
@@ -96,10 +96,10 @@ typedef struct rvli_pickle_value {
     };
 } rvli_pickle_value;
 
-/* What a container holds; runs of rows are not stored value by value. */
+/* The contents of a container. Runs of rows are not stored value by value. */
 typedef enum rvli_pickle_kind {
     RVLI_KIND_EMPTY,
-    RVLI_KIND_VALUES, /* a chain of runs of values; of a dict: key, value, key, ... */
+    RVLI_KIND_VALUES, /* a chain of runs of values; a dict has key, value, key, ... */
     RVLI_KIND_EVENT,  /* a dict that is a row */
     RVLI_KIND_BLOCK,
     RVLI_KIND_ANNOTATION,
@@ -108,21 +108,22 @@ typedef enum rvli_pickle_kind {
 
 typedef struct rvli_pickle_container {
     uint8_t kind;   /* rvli_pickle_kind */
-    bool taken;     /* for the caller: it has read this one */
-    uint32_t first; /* row, or run; lists: run + 1, 0 for none */
-    uint32_t last;  /* run + 1 */
-    uint32_t stack; /* a list: the stack frames among its items; rvli_stack_node + 1, 0: none */
+    bool taken;     /* for the caller: it has read this container */
+    uint32_t first; /* row, or run; lists: run + 1; 0: none */
+    uint32_t last;  /* last run + 1 */
+    uint32_t
+        stack; /* lists: the stack of the frames among the items: rvli_stack_node + 1; 0: none */
 } rvli_pickle_container;
 
 typedef struct rvli_pickle_run {
-    uint32_t kind;  /* RVLI_KIND_VALUES, or the kind of the rows that the list has here */
-    uint32_t first; /* value or row */
+    uint32_t kind;  /* RVLI_KIND_VALUES, or the kind of the rows in this run */
+    uint32_t first; /* first value or row */
     uint32_t count;
-    uint32_t next; /* run + 1, 0 for none */
+    uint32_t next; /* next run + 1; 0: none */
 } rvli_pickle_run;
 
 typedef struct rvli_pickle {
-    const unsigned char *data; /* the caller's, as long as the pickle is used */
+    const unsigned char *data; /* the caller's; must outlive the pickle */
     uint64_t size;
     rvli_pickle_value root;
     rvli_pickle_value *values;
@@ -131,7 +132,7 @@ typedef struct rvli_pickle {
     rvli_event_row *events;
     rvli_block_row *blocks;
     rvli_annotation_row *annotations;
-    uint64_t *streams; /* as recorded; by index */
+    uint64_t *streams; /* as recorded, by index */
     rvli_pool_id *pools;
     rvli_frame_row *frames;
     rvli_stack_node *stacks;
@@ -142,31 +143,31 @@ typedef struct rvli_pickle {
     uint32_t frame_count, stack_count, text_count;
 } rvli_pickle;
 
-/* Where and why a pickle was refused. */
+/* Where a pickle was refused, and why. */
 typedef struct rvli_pickle_error {
     uint64_t at;
     char message[200];
 } rvli_pickle_error;
 
 /*
- * Reads the pickle that data begins with. RVL_ERR_CORRUPT_TRACE with *error_out filled,
- * RVL_ERR_VERSION (a newer protocol, likewise) or RVL_ERR_HOST_OOM. After RVL_OK the caller
- * destroys *pickle_out.
+ * Reads the pickle at the start of data. RVL_OK; RVL_ERR_CORRUPT_TRACE or RVL_ERR_VERSION (a newer
+ * protocol), with *error_out filled in; or RVL_ERR_HOST_OOM. After RVL_OK the caller destroys
+ * *pickle_out.
  */
 rvl_status rvli_pickle_read(const unsigned char *data, uint64_t size, rvli_pickle *pickle_out,
                             rvli_pickle_error *error_out);
 void rvli_pickle_destroy(rvli_pickle *pickle);
 
-/* The value of a key in a dict; NULL if it is not there, or the value is no such dict. */
+/* Returns the value of a key in a dict; NULL: no such key, or not a dict of values. */
 const rvli_pickle_value *rvli_pickle_get(const rvli_pickle *pickle, const rvli_pickle_value *dict,
                                          rvli_word key);
 
-/* Walks the items of a list: the run of its first items, and the run after one. NULL: none. */
+/* Walk the items of a list: the run of its first items, and the run after a run. NULL: none. */
 const rvli_pickle_run *rvli_pickle_first_run(const rvli_pickle *pickle,
                                              const rvli_pickle_value *list);
 const rvli_pickle_run *rvli_pickle_next_run(const rvli_pickle *pickle, const rvli_pickle_run *run);
 
-/* Whether a list has no items, stack frames included. */
+/* Whether a list has neither items nor stack frames. */
 static inline bool rvli_pickle_is_empty(const rvli_pickle *pickle, const rvli_pickle_value *list)
 {
     return rvli_pickle_first_run(pickle, list) == NULL &&
