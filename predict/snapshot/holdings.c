@@ -256,9 +256,10 @@ static uint32_t end_of(const finder *from, const rvli_phase *phase)
 }
 
 /*
- * A tensor is an activation if it was made before a backward pass and is live when that pass
- * begins. So is a tensor that a checkpoint computes again during the pass. The other tensors of a
- * forward or backward pass are temporary.
+ * A tensor is an activation if it is live when a backward pass begins and was made for that pass: a
+ * module made it, or it is freed by the end of the pass. Within a backward pass, a tensor that a
+ * checkpoint computes again is an activation. Tensors that are freed before the pass, and the
+ * others of a backward pass, are temporary.
  */
 static uint16_t tag_of_lifetime(finder *from, const rvli_snapshot_tensor *tensor,
                                 const stack_facts *stack)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From the objects of a pickle to the recording of a device. */
+/* Builds the recording of a device from the objects of a pickle. */
 #include "predict/snapshot/recording.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static rvl_status refuse(rvli_text *message, const char *cause)
     return RVL_ERR_CORRUPT_TRACE;
 }
 
-/* "device_traces[0][17]: a list, where an entry is expected": a list's name and an item of it. */
+/* Refuses an item of a named list: "device_traces[0][17]: a list, where an entry is expected". */
 static rvl_status refuse_item(rvli_text *message, const char *list, uint64_t index,
                               const char *found, const char *expected)
 {
@@ -62,7 +62,7 @@ static uint64_t length_of(const rvli_pickle *pickle, const rvli_pickle_value *li
     return count;
 }
 
-/* Marks a container as read; false: it was read before, by another reference to it. */
+/* Marks a container as read. false: it was read before, through another reference. */
 static bool take(rvli_pickle *pickle, const rvli_pickle_value *value)
 {
     rvli_pickle_container *container = &pickle->containers[value->integer];
@@ -71,7 +71,7 @@ static bool take(rvli_pickle *pickle, const rvli_pickle_value *value)
     return first;
 }
 
-/* A list of items that are not rows; NULL is a list of nothing. */
+/* Checks a list of items that are not rows. NULL is an empty list. */
 static rvl_status check_list(const rvli_pickle *pickle, const rvli_pickle_value *list,
                              const char *name, const char *expected, rvli_text *message)
 {
@@ -104,7 +104,7 @@ typedef struct row_array {
     uint32_t count;
 } row_array;
 
-/* The row of an item that is no part of a run of rows; NULL: it is none. */
+/* Returns the row of an item outside a run of rows; NULL: the item is not a row. */
 static const void *row_of(const rvli_pickle *pickle, const rvli_pickle_value *value, row_kind rows)
 {
     const char *table = rows.table;
@@ -116,7 +116,10 @@ static const void *row_of(const rvli_pickle *pickle, const rvli_pickle_value *va
     return item->kind == rows.kind ? table + (size_t)item->first * rows.bytes : NULL;
 }
 
-/* Copies the rows of a run; stops in front of what is none. Returns how many it copied. */
+/*
+ * Copies the rows of a run. Stops before the first item that is not a row. Returns the number of
+ * rows copied.
+ */
 static uint32_t copy_run(const rvli_pickle *pickle, const rvli_pickle_run *run, row_kind rows,
                          char *to)
 {
@@ -135,7 +138,7 @@ static uint32_t copy_run(const rvli_pickle *pickle, const rvli_pickle_run *run, 
     return copied;
 }
 
-/* Adds the rows of a list to an array. name: of the list, for a refusal. */
+/* Adds the rows of a list to an array. name: the list's name, for a refusal. */
 static rvl_status gather(const rvli_pickle *pickle, const rvli_pickle_value *list, row_kind rows,
                          const char *name, row_array *array, rvli_text *message)
 {
@@ -207,7 +210,7 @@ static rvl_status take_events(rvli_recording *recording, const rvli_pickle_value
     return status;
 }
 
-/* Of each device how long its trace is. There are at most RVL_MAX_DEVICES, and their lists. */
+/* Reads the list of each device's entries, for at most RVL_MAX_DEVICES devices. */
 static rvl_status read_devices(const rvli_pickle *pickle, const rvli_pickle_value *traces,
                                const rvli_pickle_value *lists[RVL_MAX_DEVICES], int *count_out,
                                rvli_text *message)
@@ -229,7 +232,7 @@ static rvl_status read_devices(const rvli_pickle *pickle, const rvli_pickle_valu
     return status;
 }
 
-/* A device below 0 becomes the first that has entries. */
+/* Reads the trace. A device below 0 is replaced by the first one that has entries. */
 static rvl_status read_trace(rvli_recording *recording, rvli_text *message)
 {
     const rvli_pickle *pickle = &recording->pickle;
@@ -337,7 +340,7 @@ static rvl_status take_blocks(rvli_recording *recording, uint64_t index,
     return status;
 }
 
-/* X(member, KEY, type, what it is called): what is read of a segment. Each may be missing. */
+/* X(member, KEY, type, name): the fields to read of a segment. Each may be missing. */
 #define SEGMENT_FIELDS(X)                                                                          \
     X(address, ADDRESS, RVLI_PICKLE_INT, ".address")                                               \
     X(size, TOTAL_SIZE, RVLI_PICKLE_INT, ".total_size")                                            \
@@ -354,7 +357,7 @@ typedef struct segment_fields {
 #undef SEGMENT_FIELD
 } segment_fields;
 
-/* A field; NULL: missing. false: it is of another type. */
+/* Finds a field. *value_out is NULL if it is missing. false: it has another type. */
 static bool find_field(const rvli_pickle *pickle, const rvli_pickle_value *dict, rvli_word key,
                        rvli_pickle_type type, const rvli_pickle_value **value_out)
 {
@@ -368,7 +371,7 @@ static bool is_pair(const rvli_pickle *pickle, const rvli_pickle_value *tuple)
            pickle->values[tuple->at + 1].type == RVLI_PICKLE_INT;
 }
 
-/* Finds all fields, and refuses those of other types than PyTorch gives them. */
+/* Finds all fields. Refuses a field with another type than PyTorch gives it. */
 static rvl_status find_fields(const rvli_pickle *pickle, const rvli_pickle_value *dict,
                               uint64_t index, segment_fields *fields, rvli_text *message)
 {
@@ -449,7 +452,7 @@ static rvl_status read_segments(rvli_recording *recording, rvli_text *message)
     return status;
 }
 
-/* The first final segment that ends behind an address. */
+/* Returns the first final segment that ends behind an address. */
 static uint32_t first_behind(const rvli_recording *recording, uint64_t addr)
 {
     uint32_t low = 0, high = recording->segment_count;
@@ -463,13 +466,13 @@ static uint32_t first_behind(const rvli_recording *recording, uint64_t addr)
     return low;
 }
 
-/* The first final segment from one on that no entry has been found for; segment_count: none. */
+/* Returns the first final segment from `at` on that has no entry yet; segment_count: none. */
 static uint32_t next_open(uint32_t *next, uint32_t at)
 {
     uint32_t open = at;
     while (next[open] != open)
         open = next[open];
-    while (next[at] != open) { /* the next one who asks is there at once */
+    while (next[at] != open) { /* shorten the path for the next search */
         uint32_t behind = next[at];
         next[at] = open;
         at = behind;
@@ -478,8 +481,9 @@ static uint32_t next_open(uint32_t *next, uint32_t at)
 }
 
 /*
- * What lay at a segment's addresses until one was given back there was another, of any pool. The
- * last entry counts: from the last on, each segment is found once, and passed over from then on.
+ * Before the last segment_free at its addresses, a final segment was not there, but another one of
+ * any pool. Goes from the last entry to the first, so the first entry found for a segment is the
+ * one that counts, and later searches skip that segment.
  */
 static rvl_status find_since(rvli_recording *recording)
 {
@@ -515,7 +519,7 @@ static int by_time(const void *a, const void *b)
     int64_t right = ((const rvli_annotation_row *)b)->time_us;
     if (left != right)
         return left < right ? -1 : 1;
-    /* What begins in the microsecond in which another ends comes behind it. */
+    /* In one microsecond, ends come before starts. */
     return (int)((const rvli_annotation_row *)a)->start -
            (int)((const rvli_annotation_row *)b)->start;
 }
@@ -548,7 +552,7 @@ static uint64_t mib_of(const rvli_pickle *pickle, const rvli_pickle_value *key)
     return mib;
 }
 
-/* false: this is none of the model's buckets, or no number. */
+/* false: not a bucket of the model, or not a number. */
 static bool set_bucket(rvli_recording *recording, uint64_t mib, const rvli_pickle_value *divisions)
 {
     for (unsigned bucket = 0; bucket < RVLI_ROUNDUP_BUCKETS; bucket++) {
@@ -561,7 +565,7 @@ static bool set_bucket(rvli_recording *recording, uint64_t mib, const rvli_pickl
     return false;
 }
 
-/* Divisions by the bucket's MiB, or in the order of buckets. */
+/* Reads divisions, by the bucket's MiB or in the order of buckets. */
 static bool read_divisions(rvli_recording *recording, const rvli_pickle_value *value)
 {
     const rvli_pickle *pickle = &recording->pickle;
@@ -599,7 +603,10 @@ static void read_conf(rvli_recording *recording, const rvli_pickle_value *text)
         recording->settings_unknown = true;
 }
 
-/* The keys of their own say what was in force; the words are only asked for what has no key. */
+/*
+ * Settings with a key of their own show what was in force. The configuration string only supplies
+ * those without a key.
+ */
 static void read_settings(rvli_recording *recording)
 {
     const rvli_pickle *pickle = &recording->pickle;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One device's part of a snapshot: its trace, what it held when it was taken, its annotations, and
- * the settings that it ran with.
+ * One device's part of a snapshot: its trace, its memory when the snapshot was taken, its
+ * annotations, and its settings.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_RECORDING_H
 #define RVL_PREDICT_SNAPSHOT_RECORDING_H
@@ -15,9 +15,9 @@ typedef struct rvli_segment_row {
     uint64_t size;
     uint32_t stream; /* index, as in events */
     uint32_t pool;   /* index */
-    uint32_t first;  /* of its blocks */
+    uint32_t first;  /* index of its first block */
     uint32_t count;
-    uint32_t since; /* the first entry that can be of its pool */
+    uint32_t since; /* the first entry that can belong to its pool */
     bool small;
     bool expandable;
 } rvli_segment_row;
@@ -26,7 +26,7 @@ typedef struct rvli_recording {
     rvli_file file;
     rvli_pickle pickle;
     const rvli_event_row *events;
-    rvli_event_row *own_events; /* NULL: events lie in the pickle's table as they are */
+    rvli_event_row *own_events; /* NULL: events point into the pickle's table */
     rvli_segment_row *segments; /* by address */
     rvli_block_row *blocks;
     rvli_annotation_row *annotations; /* of all devices, by time */
@@ -35,9 +35,9 @@ typedef struct rvli_recording {
     uint32_t block_count;
     uint32_t annotation_count;
     int device;
-    bool other_devices;    /* have traces too, and which one was not asked for */
-    bool settings_missing; /* the file has none */
-    bool settings_unknown; /* some that the model does not follow, or in a form it does not read */
+    bool other_devices;    /* other devices have traces too, and the caller did not choose one */
+    bool settings_missing; /* the file has no settings */
+    bool settings_unknown; /* the model does not follow some of them, or cannot read their form */
     rvli_settings settings;
 } rvli_recording;
 

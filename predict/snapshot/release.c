@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is given back to the device, in PyTorch's order, and what keeps the rest from it. */
+/* Releases memory to the device in PyTorch's order, and finds what keeps the rest from it. */
 #include <stdlib.h>
 
 #include "predict/snapshot/allocator_internal.h"
@@ -36,7 +36,7 @@ static int by_stream(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Links the buckets of a side by rising stream. */
+/* Sorts the buckets of a side by stream. */
 static rvl_status sort_side(rvli_allocator *allocator, rvli_side *side)
 {
     uint32_t count = 0;
@@ -59,7 +59,10 @@ static rvl_status sort_side(rvli_allocator *allocator, rvli_side *side)
     return RVL_OK;
 }
 
-/* Free blocks of a side by stream, size and address: whole segments, or blocks of ranges. */
+/*
+ * Lists the free blocks of a side by stream, size and address: either whole segments, or blocks of
+ * ranges.
+ */
 static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool ranges, size_t most)
 {
     if (side < allocator->side_count && allocator->sides[side].mixed) {
@@ -106,8 +109,8 @@ rvl_status rvli_allocator_list_cached(rvli_allocator *allocator, size_t most)
 }
 
 /*
- * Rounds over the candidates: each takes those that are at least as old as the mean of what is
- * left, until enough is reclaimed. Candidates that are taken become NULL.
+ * Goes over the candidates in rounds until enough is reclaimed. Each round takes those that are at
+ * least as old as the mean age of those left. Candidates that are taken become NULL.
  */
 static rvl_status collect_rounds(rvli_allocator *allocator, rvli_cached_block **candidates,
                                  size_t count, uint64_t target_bytes)
@@ -215,7 +218,7 @@ rvl_status rvli_allocator_release_list(rvli_allocator *allocator)
 
 /* ---- Looking ---- */
 
-/* Without memory for the map there is none until it is asked for again. */
+/* Drops the map if there is no memory for it. The next search by address builds it again. */
 static void drop_index(rvli_allocator *allocator)
 {
     rvli_addrmap_destroy(&allocator->by_addr);
@@ -223,7 +226,10 @@ static void drop_index(rvli_allocator *allocator)
     allocator->indexed = false;
 }
 
-/* Of two blocks at one address, which only entries that contradict each other make, one is in. */
+/*
+ * If entries contradict each other, two blocks can have one address. Only one of them is in the
+ * map.
+ */
 void rvli_index_add(rvli_allocator *allocator, rvli_cached_block *block)
 {
     if (rvli_addrmap_insert(&allocator->by_addr, block->addr, block) == RVL_ERR_HOST_OOM)
@@ -236,7 +242,9 @@ void rvli_index_drop(rvli_allocator *allocator, const rvli_cached_block *block)
         (void)rvli_addrmap_remove(&allocator->by_addr, block->addr);
 }
 
-/* Looks at all free blocks, and puts them in the map on the way if they are not yet. */
+/*
+ * Finds the free block that contains an address by visiting all of them, and puts them in the map.
+ */
 static rvli_cached_block *scan_free(rvli_allocator *allocator, uint64_t addr)
 {
     rvli_cached_block *found = NULL;

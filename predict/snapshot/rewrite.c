@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Other entries in the place of those that were recorded (predict/snapshot/rewrite.h). */
+/* Replaces the entries of a recording (predict/snapshot/rewrite.h). */
 #include "predict/snapshot/rewrite.h"
 
 #include <stdlib.h>
@@ -8,27 +8,32 @@
 #include "predict/snapshot/observed.h"
 #include "predict/snapshot/tensors.h"
 
-/* Addresses of what was never recorded: far above recorded ones, and at no segment's begin. */
+/*
+ * Addresses of tensors that were never recorded: far above recorded ones, and never at the start of
+ * a segment.
+ */
 #define MADE_UP_FIRST ((UINT64_C(3) << 60) + 16)
 #define MADE_UP_STEP (UINT64_C(1) << 21)
-/* Tensors by which two calls are told to do the same: the first call of a program makes more later.
+/*
+ * How many tensors to compare to find that two calls do the same. Comparing more would fail, since
+ * the first call of a program allocates more later on.
  */
 #define ALIKE_MOST 4u
 
-/* What a stack says of the line. */
+/* Where the line is on a stack. */
 typedef struct on_stack {
-    uint32_t inside; /* rvli_stack_node + 1 of the frame that the line has called; 0: none */
+    uint32_t inside; /* rvli_stack_node + 1 of the frame that the line called; 0: none */
     bool is_there;
 } on_stack;
 
 /* One call of the line. Entries are numbered from 0. */
 typedef struct call {
     uint32_t first, last; /* the entries of its first and last allocation */
-    uint32_t end;         /* the first allocation behind it: it has returned by then */
+    uint32_t end;         /* the first allocation behind it, by which it has returned */
     uint32_t first_tensor, end_tensor;
     uint32_t needed; /* the entry that makes the last tensor that backward needs */
-    uint32_t again;  /* where backward does the call again; UINT32_MAX: it never does */
-    uint32_t phase;  /* that it lies in */
+    uint32_t again;  /* the entry where backward makes the call again; UINT32_MAX: never */
+    uint32_t phase;  /* the phase that contains it */
 } call;
 
 typedef enum fate { FATE_OF_ITS_OWN, FATE_OF_CALL, FATE_OF_BACKWARD } fate;
@@ -38,10 +43,10 @@ typedef struct rewriter {
     const char *place;
     rvli_observed observed;
     rvli_tensors tensors;
-    uint32_t *tensor_of; /* by entry: the tensor that it makes or frees, + 1; 0: none */
+    uint32_t *tensor_of; /* by entry: the tensor that it allocates or frees, + 1; 0: none */
     on_stack *stacks;    /* by stack */
     uint8_t *fates;      /* by tensor */
-    uint64_t *again;     /* by tensor: its address in the call that is done again; 0: none */
+    uint64_t *again;     /* by tensor: its address in the recomputed call; 0: none */
     call *calls;
     uint32_t call_count, call_capacity;
     rvli_event_row *made;
@@ -77,7 +82,7 @@ static bool is_the_line(const rewriter *of, const rvli_frame_row *frame)
     return file.length == length || file.text[file.length - length - 1] == '/';
 }
 
-/* Nodes go from the outermost frame inwards: of a line that calls itself the outer call counts. */
+/* Nodes go from the outermost frame inwards. If a line calls itself, the outer call counts. */
 static bool look_at_stacks(rewriter *of)
 {
     const rvli_pickle *pickle = &of->recording->pickle;
@@ -98,9 +103,9 @@ static bool look_at_stacks(rewriter *of)
 }
 
 /*
- * Whether the left of two stacks of the line's calls is earlier in the code. A call goes through
- * the lines of a function downwards, so what is before the call's first is of a new call. The
- * operation of a line comes behind the calls within it.
+ * Whether the left of two stacks within the line's calls is earlier in the code. A call runs down
+ * the lines of a function, so an allocation before the call's first one belongs to a new call. An
+ * operation on a line comes after the calls within it.
  */
 static bool is_before(const rvli_pickle *pickle, uint32_t left, uint32_t right)
 {
@@ -108,7 +113,7 @@ static bool is_before(const rvli_pickle *pickle, uint32_t left, uint32_t right)
         const rvli_stack_node *a = &pickle->stacks[left - 1], *b = &pickle->stacks[right - 1];
         const rvli_frame_row *x = &pickle->frames[a->frame], *y = &pickle->frames[b->frame];
         if (x->file != y->file || x->name != y->name)
-            return false; /* another function that the same line calls */
+            return false; /* another function that this line calls */
         if (x->line != y->line)
             return x->line < y->line;
         left = a->inner;
@@ -152,9 +157,10 @@ static bool add_call(rewriter *of, call what)
 }
 
 /*
- * Whether a call begins that makes what the open one has made: the same stacks in the same order.
- * A line may also ask for memory twice, as down(gelu(up(x))) does, and then goes on otherwise. An
- * operation that makes several tensors says nothing yet.
+ * Whether a new call begins here, which makes what the open call made: the same stacks in the same
+ * order. One call may also allocate twice on a line, as down(gelu(up(x))) does, and then goes on
+ * differently. If all tensors so far have one stack, they may be of one operation that makes
+ * several, and nothing is known yet.
  */
 static bool repeats(const rewriter *of, const call *open, uint32_t index)
 {
@@ -174,7 +180,7 @@ static bool repeats(const rewriter *of, const call *open, uint32_t index)
     return true;
 }
 
-/* Whether a tensor is of the open call. */
+/* Whether a tensor belongs to the open call. */
 static bool continues(const rewriter *of, const call *open, uint32_t index, uint32_t phase)
 {
     const rvli_snapshot_tensor *list = of->tensors.list;
@@ -218,7 +224,10 @@ static bool find_calls(rewriter *of)
 
 /* ---- What a call keeps ---- */
 
-/* Made for the pass of backward behind the call: it goes there, or the recording ends before. */
+/*
+ * Whether a tensor was made for the backward pass after the call: that pass frees it, or the
+ * recording ends before it is freed.
+ */
 static bool is_for_backward(const rewriter *of, const call *in, const rvli_snapshot_tensor *tensor)
 {
     uint32_t end = RVLI_NEVER;
@@ -239,21 +248,22 @@ static bool frees_older(const rewriter *of, uint32_t entry, uint32_t than)
 }
 
 /*
- * Where the operation begins that lets the first tensor go, at an entry. What it takes for itself
- * it may free before that; what the operations before it have left is older.
+ * Returns the entry where the operation begins that frees the first tensor, at `entry`. The
+ * operation may first free memory that it allocated itself. Tensors left by earlier operations are
+ * older than that memory.
  */
 static uint32_t begin_of_operation(const rewriter *of, uint32_t entry)
 {
     const rvli_phase *phase = rvli_observed_phase(&of->observed, entry);
     uint32_t pass = phase != NULL ? phase->begin : 0, kept = entry, begin = entry;
-    while (kept > pass && !frees_older(of, kept - 1, pass)) /* of what the forward pass has kept */
+    while (kept > pass && !frees_older(of, kept - 1, pass)) /* of the forward pass */
         kept--;
     while (begin > kept && !frees_older(of, begin - 1, kept))
         begin--;
     return begin;
 }
 
-/* Returns whether the call keeps anything but what it returns. */
+/* Returns whether the call keeps anything except the tensor that it returns. */
 static bool look_at_call(rewriter *of, call *in)
 {
     const rvli_snapshot_tensor *list = of->tensors.list;
@@ -296,7 +306,7 @@ static bool put(rewriter *of, rvli_event_row event)
     return true;
 }
 
-/* Like another entry, at the time and in the phase of a third. */
+/* Copies an entry with another action and address, at the time and in the phase of `at`. */
 static rvli_event_row like(rvli_event_row event, uint8_t action, uint64_t addr,
                            const rvli_event_row *at)
 {
@@ -320,7 +330,7 @@ static uint64_t make_up_address(rewriter *of)
     return addr;
 }
 
-/* The call returns: what it has kept goes. */
+/* The call returns, and frees what it kept for backward. */
 static bool put_return(rewriter *of, const call *in, const rvli_event_row *at)
 {
     bool ok = true;
@@ -333,8 +343,9 @@ static bool put_return(rewriter *of, const call *in, const rvli_event_row *at)
 }
 
 /*
- * The call once more. What backward needs has its recorded address, since the entries that free it
- * are still to come; the rest goes as it went, or at the end.
+ * Makes the call again. Tensors that backward needs keep their recorded addresses, since the
+ * entries that free them are still to come. The others are freed as they were recorded, or at the
+ * end of the call.
  */
 static bool put_again(rewriter *of, const call *in, const rvli_event_row *at)
 {
@@ -371,13 +382,16 @@ static bool put_met(rewriter *of, const rvli_event_row *refused)
            put_free(of, *refused, addr, refused);
 }
 
-/* Of the calls, which are in the order of their entries: those that are done again, by place. */
+/*
+ * Sorts calls by the entry where they are made again. Backward goes from the last call to the
+ * first.
+ */
 static int by_again(const void *a, const void *b)
 {
     const call *const *left = a, *const *right = b;
     if ((*left)->again != (*right)->again)
         return (*left)->again < (*right)->again ? -1 : 1;
-    return (*left)->first > (*right)->first ? -1 : 1; /* backward goes from the last to the first */
+    return (*left)->first > (*right)->first ? -1 : 1; /* last call first */
 }
 
 static bool write_all(rewriter *of, bool meet_refused)
@@ -407,7 +421,7 @@ static bool write_all(rewriter *of, bool meet_refused)
 
 /* ---- All of it ---- */
 
-/* Frees name an address: the tensor is the one that has it then. */
+/* A free names only an address. Its tensor is the one at that address at the time. */
 static bool find_tensors_of_entries(rewriter *of)
 {
     of->tensor_of = calloc(of->recording->event_count + (size_t)1, sizeof *of->tensor_of);

@@ -2,8 +2,8 @@
 /*
  * Runs the model over a recording, entry by entry.
  *
- * A run begins with nothing, unless entries on segments show that there was something. Where a
- * later entry, or what the device held in the end, shows it, the run is begun again with what
+ * A run starts from an empty device, unless entries on segments show that the device held memory.
+ * If a later entry, or the memory held at the end, shows this, the run starts again from what
  * start.c finds.
  */
 #include "predict/snapshot/run.h"
@@ -24,9 +24,9 @@
 #define FLAGS                                                                                      \
     (RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE | RVL_SNAPSHOT_HOLDERS |                       \
      RVL_SNAPSHOT_ALL_FRAMES | RVL_SNAPSHOT_MEET_REFUSED | RVL_SNAPSHOT_GOES_ON)
-/* Entries that are looked at for the request that gave memory back. */
+/* Entries to search for the request that released memory. */
 #define AHEAD_MAX 4096u
-/* What an entry tells the caller that began the run: begin again. */
+/* Returned by an entry if the trace lacks its beginning: the run must start again. */
 #define LACKS_BEGIN RVL_ERR_STATE
 
 /* ---- Entries ---- */
@@ -45,7 +45,7 @@ static void skip(rvli_run *run)
     run->result->notes[RVLI_NOTE_SKIPPED] = true;
 }
 
-/* Takes an address back that is given out again. */
+/* Frees the block at an address that is given out again. */
 static void forget(rvli_run *run, uint64_t addr)
 {
     rvli_cached_block *block = block_at(run, addr);
@@ -82,7 +82,7 @@ static rvli_request request_of(const rvli_run *run, uint32_t index)
                           .addr = run->verify && !failed ? event->addr : 0,
                           .stream = event->stream,
                           .pool = failed ? event->pool : rvli_pool_of(run, event),
-                          .unlimited = failed}; /* what it gave back is known */
+                          .unlimited = failed}; /* the recording has what it released */
 }
 
 static rvl_status on_alloc(rvli_run *run, uint32_t index, const rvli_event_row *event)
@@ -127,12 +127,12 @@ static rvl_status on_free(rvli_run *run, uint32_t index, const rvli_event_row *e
     rvli_cached_block *block = block_at(run, event->addr);
     if (block == NULL || block->use != RVLI_USE_LIVE)
         return unknown_free(run);
-    block->event = index; /* its address is what is asked for, should the block be waited for */
+    block->event = index; /* supplies the address if the block is waited for */
     rvli_allocator_free(&run->allocator, block);
     return RVL_OK;
 }
 
-/* What was waited for before is gone already. */
+/* Completes a free. A block that was waited for earlier is already complete. */
 static rvl_status on_completed(rvli_run *run, const rvli_event_row *event)
 {
     rvli_cached_block *block = block_at(run, event->addr);
@@ -151,9 +151,9 @@ static rvl_status on_completed(rvli_run *run, const rvli_event_row *event)
 }
 
 /*
- * A failed request says what the device still had free; together with what was reserved then, that
- * is what it had for the process. Others may have taken some since: the least counts, as far as the
- * process itself had no more.
+ * A failed request records how much the device had free. Together with the bytes reserved at that
+ * time, this is the device's capacity for the process. Other processes may have taken some of it
+ * later, so the smallest value counts; run_all() raises it to what the process itself reserved.
  */
 static void note_room(rvli_run *run, uint64_t free_bytes)
 {
@@ -163,8 +163,8 @@ static void note_room(rvli_run *run, uint64_t free_bytes)
 }
 
 /*
- * A request failed, and had everything given back that could be. Under another limit it might not
- * have failed: then only what the recording gave back is looked at.
+ * A request failed after all memory that could be released was released. Under another limit it
+ * might not have failed. Then only what the recording released is considered.
  */
 static rvl_status on_oom(rvli_run *run, uint32_t index)
 {
@@ -192,7 +192,10 @@ static rvl_status on_segment(rvli_run *run, uint32_t index, const rvli_event_row
     return gives_back || run->verify ? rvli_queue_push(run, index) : RVL_OK;
 }
 
-/* The request that entry `index` is part of, if only what a request does lies between them. */
+/*
+ * Finds the request that entry `index` is part of. Only entries that belong to a request may lie
+ * between them.
+ */
 static bool find_request(const rvli_run *run, uint32_t index, rvli_request *request_out)
 {
     uint32_t end = run->recording.event_count;
@@ -210,8 +213,8 @@ static bool find_request(const rvli_run *run, uint32_t index, rvli_request *requ
 }
 
 /*
- * Memory was given back, and now a block becomes free: on its way to memory a request waits for
- * pending blocks. Anything else shows that it was empty_cache.
+ * Memory was released, and now a block becomes free. A request waits for pending blocks on its way
+ * to memory. Anything else shows that the release was empty_cache.
  */
 static rvl_status before_free(rvli_run *run, uint32_t index)
 {
@@ -308,7 +311,7 @@ static rvl_status run_events(rvli_run *run)
     return status == RVL_OK ? rvli_stages_end(run) : status;
 }
 
-/* Whether all that the device held in the end was allocated in the trace. */
+/* Whether all blocks that are live at the end were allocated in the trace. */
 static bool knows_the_end(const rvli_run *run)
 {
     const rvli_recording *recording = &run->recording;
@@ -361,7 +364,7 @@ static const char *stage_prefix(const rvl_snapshot_options *options)
     return options->stage_prefix != NULL ? options->stage_prefix : STAGE_PREFIX;
 }
 
-/* The run as it was recorded, or as it is asked for. */
+/* Runs once, as recorded or as the options ask. */
 static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
 {
     rvl_status status;
@@ -396,7 +399,7 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     return status;
 }
 
-/* Whether the prediction has more reserved than the recording ever had. */
+/* Whether the prediction reserves more than the recording ever did. */
 static bool exceeds_recording(const rvli_run *run)
 {
     for (uint32_t i = 0; i < run->result->facts.stage_count; i++) {
@@ -424,12 +427,14 @@ static void conclude(rvli_run *run)
     result->notes[RVLI_NOTE_OTHER_DEVICES] = run->recording.other_devices;
     for (uint32_t i = 0; i < RVLI_NOTE_COUNT; i++)
         result->facts.note_count += result->notes[i] ? 1 : 0;
-    /* That there are other devices says nothing about this one. */
+    /* Other devices do not affect the confidence for this one. */
     uint32_t harmless = run->recording.other_devices ? 1 : 0;
     result->facts.exact = result->facts.note_count == harmless;
 }
 
-/* What a run as recorded can only tell in the end: which bursts up to a stage's end were retries.
+/*
+ * Adds the bursts up to each stage's end that were retries. A run as recorded only knows these at
+ * its end.
  */
 static void add_retries(rvli_run *run)
 {
@@ -465,7 +470,10 @@ static void keep_texts(rvli_run *run)
     }
 }
 
-/* From nothing, or, if that turns out to be wrong, from what was live then. */
+/*
+ * Runs from an empty device. If that turns out to be wrong, runs again from what was live before
+ * the trace.
+ */
 static rvl_status run_whole(rvli_run *run, const rvl_snapshot_options *options)
 {
     rvl_status status = run_once(run, options);
@@ -500,7 +508,7 @@ static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
     rvl_status status = rvli_start_shows(run, &lacks);
     run->may_lack_begin = !lacks;
     run->given_bytes = run->limit_bytes = options->capacity_bytes;
-    /* As it was recorded: what its bursts were, and what its device had. */
+    /* Run as recorded first, to find the causes of its bursts and the capacity of its device. */
     if (status == RVL_OK && changed && (run->given_bytes == 0 || gives_back(run)))
         status = run_whole(run, options);
     if (swapped && run->given_bytes == 0 && run->recorded_room > 0)
@@ -524,7 +532,7 @@ static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
 
 /* ---- Options and errors ---- */
 
-/* file NULL: it is about none. */
+/* Sets the error. file NULL: the error is not about a file. */
 static rvl_status tell(const char *file, rvl_status status, const char *message)
 {
     rvli_error(status, message);
@@ -594,7 +602,7 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
     return RVL_OK;
 }
 
-/* Windows are laid over the run when it is done. */
+/* Allocates the record of bytes by instant, which windows use after the run. */
 static rvl_status begin_track(rvli_run *run, const rvl_snapshot_options *options)
 {
     if (options->window_count == 0)
@@ -618,8 +626,8 @@ static rvl_status write_tensors(const rvli_run *run, FILE *out)
 }
 
 /*
- * With a tracer that gets every step of the run, or without. With a stream for its tensors, which
- * needs a tracer, or without.
+ * Runs a file. tracer: receives every step of the run; may be NULL. tensors: receives the tensors
+ * as JSON, and needs a tracer; may be NULL.
  */
 static rvl_status run_file(const char *path, const rvl_snapshot_options *options,
                            rvli_tracer *tracer, FILE *tensors, rvl_snapshot **snapshot_out)
@@ -672,7 +680,7 @@ rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *option
     return run_file(path, options, NULL, NULL, snapshot_out);
 }
 
-/* The writer's error names the trace's path. */
+/* The error of the writer names the path of the trace. Replaces it by the path of the snapshot. */
 static void tell_not_written(const char *path)
 {
     char message[sizeof rvli_error_get()->message];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A run of the model over a recording: what its files share. */
+/* A run of the model over a recording. Shared by the files of the run. */
 #ifndef RVL_PREDICT_SNAPSHOT_RUN_H
 #define RVL_PREDICT_SNAPSHOT_RUN_H
 
@@ -10,7 +10,7 @@
 #include "predict/snapshot/recording.h"
 #include "predict/snapshot/trace.h"
 
-/* X(NAME, text): what lowers the confidence. */
+/* X(NAME, text): notes on what lowers the confidence. */
 #define RVLI_NOTE_MAP(X)                                                                           \
     X(TRUNCATED, "the trace lacks its beginning (a ring that was full, or recording that began "   \
                  "late): what was live then follows from frees and from the final segments")       \
@@ -53,7 +53,7 @@ typedef enum rvli_note {
         RVLI_NOTE_COUNT
 } rvli_note;
 
-/* What a stage's reserved memory was for: the result of holdings.c. */
+/* What a stage's reserved memory was for. Filled in by holdings.c. */
 typedef struct rvli_held_part {
     char *tag;
     char *module; /* NULL: none */
@@ -62,9 +62,9 @@ typedef struct rvli_held_part {
 
 typedef struct rvli_held_line {
     char *tag;
-    char *name; /* function; NULL: there is no stack */
+    char *name; /* function; NULL: no stack was recorded */
     char *file;
-    char *via_name; /* NULL: no package between the program and PyTorch */
+    char *via_name; /* NULL: no package between program and PyTorch */
     char *via_file;
     char *module; /* NULL: not known */
     uint32_t line;
@@ -76,16 +76,19 @@ typedef struct rvli_held_line {
 typedef struct rvli_holdings {
     rvli_held_part *parts; /* the largest first */
     rvli_held_line *lines;
-    rvli_held_line *calls; /* lines on the stacks of activations, innermost or not */
+    rvli_held_line *calls; /* lines on stacks of activations, at any depth */
     uint32_t part_count;
     uint32_t line_count;
     uint32_t call_count;
 } rvli_holdings;
 
-/* The instant of a peak: of those with most reserved the one with most allocated. */
+/*
+ * The instant of a peak. Among instants with the most reserved bytes, it is the one with the most
+ * allocated.
+ */
 typedef struct rvli_held {
     rvli_bytes bytes;
-    uint32_t instant; /* so many entries had happened */
+    uint32_t instant; /* number of entries that had happened */
 } rvli_held;
 
 typedef struct rvli_snapshot_stage {
@@ -93,16 +96,16 @@ typedef struct rvli_snapshot_stage {
     rvli_held held;
     rvli_holdings holdings;
     uint64_t peak_allocated;
-    rvli_bytes at_peak; /* when reserved was highest */
+    rvli_bytes at_peak; /* at the first instant with the most reserved bytes */
     uint64_t end_reserved;
     uint64_t retries;
-    uint32_t bursts; /* of its end */
+    uint32_t bursts; /* bursts before its end */
     uint64_t pinned;
     uint64_t pinning_event;
     uint64_t pinning_size;
     uint64_t pinning_addr;
     bool open;
-    bool seen; /* a peak was taken */
+    bool seen; /* it has a peak */
 } rvli_snapshot_stage;
 
 /* A result; rvl_snapshot_get_facts() and the others read it. */
@@ -120,70 +123,73 @@ typedef struct rvli_epoch {
     uint64_t pinned;
     uint64_t pinning_event;
     uint64_t pinning_size;
-    uint64_t pinning_addr; /* the model's: as recorded where no entry says it */
+    uint64_t pinning_addr; /* in the model; the recorded address is used if an entry has it */
 } rvli_epoch;
 
-/* A start or an end of a stage. */
+/* The start or the end of a stage. */
 typedef struct rvli_edge {
     int64_t time_us;
     uint32_t stage;
     bool start;
 } rvli_edge;
 
-/* What a burst of entries that give memory back was. */
+/* Causes of a burst of entries that release memory. */
 typedef enum rvli_burst_kind {
     RVLI_BURST_EMPTY = 1,    /* empty_cache */
-    RVLI_BURST_GARBAGE = 2,  /* a request collected garbage, */
-    RVLI_BURST_OVERSIZE = 4, /* gave back blocks above max_split, */
-    RVLI_BURST_ALL = 8 /* or found no block, and all that was cached had gone: or empty_cache */
+    RVLI_BURST_GARBAGE = 2,  /* a request collected garbage */
+    RVLI_BURST_OVERSIZE = 4, /* a request released blocks above max_split */
+    RVLI_BURST_ALL = 8 /* a request found no block, and all cached memory was released: a retry, or
+                          empty_cache */
 } rvli_burst_kind;
 
 typedef struct rvli_burst {
     uint64_t bytes;
-    uint64_t needs;   /* of RVLI_BURST_ALL: reserved, had nothing been given back; 0: not known */
+    uint64_t needs;   /* BURST_ALL: reserved bytes without the burst; 0: not known */
     uint8_t kinds;    /* rvli_burst_kind */
-    uint32_t retries; /* in the end: of the bursts up to this one */
+    uint32_t retries; /* set at the end: retries among the bursts up to this one */
 } rvli_burst;
 
 typedef struct rvli_run {
     rvli_recording recording;
-    rvli_settings settings; /* those that are simulated */
+    rvli_settings settings; /* the simulated settings */
     rvl_snapshot *result;
     rvli_allocator allocator;
-    rvli_intmap live;     /* recorded address to block */
-    rvli_intmap early;    /* recorded addresses of blocks that were waited for before their entry */
-    uint64_t new_segment; /* where the last one was made, as recorded */
-    uint64_t guessed_until; /* the last entry behind which no size of a block is guessed */
-    bool out_of_memory;     /* found out where it could not be told */
+    rvli_intmap live;       /* recorded address to block */
+    rvli_intmap early;      /* recorded addresses of blocks that completed before their entry */
+    uint64_t new_segment;   /* recorded address of the last new segment */
+    uint64_t guessed_until; /* after this entry, no live block has a guessed size */
+    bool out_of_memory;     /* host memory ran out in a callback, which cannot return a failure */
     bool verify;
-    bool changed;       /* other settings or limits than recorded, and a run as recorded is made */
+    bool
+        changed; /* settings or limits are not the recorded ones, and the run as recorded is done */
     rvli_burst *bursts; /* in order */
     uint32_t burst_count;
     uint32_t burst_capacity;
-    uint32_t next_burst;    /* changed: the one that is next */
-    uint64_t highest;       /* what was reserved at most, as recorded */
-    uint64_t recorded_room; /* what the recorded device had for the process; 0: not known */
-    uint64_t given_bytes;   /* the capacity that was asked for; 0: none */
-    uint64_t limit_bytes;   /* the one that is simulated; 0: none */
-    bool moved;             /* predict: something came to lie elsewhere than in the recording */
+    uint32_t next_burst;    /* changed: index of the next burst */
+    uint64_t highest;       /* the most bytes reserved in the run as recorded */
+    uint64_t recorded_room; /* capacity of the recorded device for the process; 0: not known */
+    uint64_t given_bytes;   /* capacity from the options; 0: none */
+    uint64_t limit_bytes;   /* the simulated capacity; 0: none */
+    bool moved;             /* predict: a block is not at its recorded address */
     bool empty_cache_at_stages;
-    bool may_lack_begin;   /* not known yet: a free of an unknown address then ends the run */
-    rvli_places places;    /* predict: where segments come to lie */
-    uint64_t pinning_work; /* blocks looked at for pins */
-    uint32_t *queue;       /* entries on segments that the model has still to do */
+    bool may_lack_begin;   /* not yet known whether the trace lacks its beginning; a free of an
+                              unknown address then ends the run */
+    rvli_places places;    /* predict: addresses of segments */
+    uint64_t pinning_work; /* blocks visited in searches for pins */
+    uint32_t *queue;       /* open entries: segment changes that the model has not made yet */
     uint32_t queue_count;
     uint32_t queue_head;
     uint32_t queue_capacity;
-    bool just_released; /* verify: and nothing but frees that are completed since */
-    bool private_pools; /* the final segments have some */
+    bool just_released; /* memory was just released; only completed frees have followed */
+    bool private_pools; /* some final segments are in private pools */
     rvli_edge *edges;
     uint32_t edge_count;
     uint32_t next_edge;
     rvli_epoch epoch;
-    rvli_tracer *tracer; /* NULL: nobody wants a trace */
-    int64_t last_us;     /* time of the entry that is looked at */
-    uint32_t instant;    /* so many entries have happened */
-    rvli_bytes *track;   /* NULL: nobody wants it; else by instant */
+    rvli_tracer *tracer; /* NULL: no trace is written */
+    int64_t last_us;     /* time of the current entry */
+    uint32_t instant;    /* number of entries that have happened */
+    rvli_bytes *track;   /* bytes by instant; NULL: not needed */
 } rvli_run;
 
 static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t index)
@@ -193,45 +199,48 @@ static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t ind
 
 /* ---- stages.c ---- */
 
-/* Refuses too many stages, and too long names of them. RVL_OK or RVL_ERR_CORRUPT_TRACE. */
+/*
+ * Refuses too many stages, and names that are too long or contain a NUL. RVL_OK or
+ * RVL_ERR_CORRUPT_TRACE.
+ */
 rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *message, size_t size);
-/* Makes stages of the annotations with a prefix. RVL_OK or RVL_ERR_HOST_OOM. */
+/* Makes stages from the annotations with a prefix. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_stages_find(rvli_run *run, const char *prefix);
-/* Passes the edges up to an entry's time. RVL_OK or RVL_ERR_HOST_OOM. */
+/* Processes the edges up to an entry's time. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_stages_pass(rvli_run *run, int64_t time_us);
-/* Passes all that are left, and closes what is open. */
+/* Processes all remaining edges, and closes the open stages. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_stages_end(rvli_run *run);
-/* Takes a new peak of reserved bytes. */
+/* Records a new peak of reserved bytes. */
 void rvli_stages_peak(rvli_run *run);
-/* Whether more is held: more reserved, or as much and more of it allocated. */
+/* Whether more memory is held: more reserved, or equally much reserved and more allocated. */
 bool rvli_stages_more(const rvli_bytes *bytes, const rvli_bytes *than);
 
 /* ---- segments.c ---- */
 
-/* The allocator's owner. */
+/* The callback of the allocator: a rvli_snapshot_change_fn with the run as owner. */
 uint64_t rvli_run_change(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                          uint32_t stream);
-/* Keeps an entry on a segment for later. */
+/* Queues an entry on a segment. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_queue_push(rvli_run *run, uint32_t event);
-/* Does the entry at the head as it stands. */
+/* Applies the entry at the head as it was recorded. */
 rvl_status rvli_queue_force(rvli_run *run);
 bool rvli_is_release(const rvli_event_row *event);
-/* Behind a request: what the model did not do is a divergence, and is done now. */
+/* After a request: applies the entries that the model did not follow, each as a divergence. */
 rvl_status rvli_queue_finish(rvli_run *run);
-/* The first divergence is kept. */
+/* Notes a divergence. Only the first one is kept. */
 void rvli_diverge(rvli_run *run, uint64_t event, const char *why, uint64_t expected_addr,
                   uint64_t expected_bytes);
 
 /* ---- bursts.c ---- */
 
-/* Does what the kept entries say has been given back, before a request or (NULL) anything else. */
+/* Releases what the queued entries released, before a request or (NULL) anything else. */
 rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request);
-/* Whether a burst that may have been either was a retry, as far as that can be known. */
+/* Whether a burst that may be a retry or empty_cache was a retry, as far as can be known. */
 bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst);
 
 /* ---- start.c ---- */
 
-/* Whether entries on segments show that something was there before the first. */
+/* Whether entries on segments show that the device held memory before the first entry. */
 rvl_status rvli_start_shows(const rvli_run *run, bool *shows_out);
 /* Builds what the device held before the first entry. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_start_build(rvli_run *run);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Places of segments, by the address where they begin. */
+/* Places of segments, by their first address. */
 #include "predict/snapshot/segment_addresses.h"
 
 #include "predict/snapshot/allocator.h"
 
-/* Far above what a driver gives out, so that made up addresses never meet recorded ones. */
+/* Far above the addresses of a driver, so that made-up addresses never meet recorded ones. */
 #define FIRST_ADDRESS (UINT64_C(1) << 62)
 
 void rvli_places_init(rvli_places *places)

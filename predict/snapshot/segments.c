@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The recording's entries on segments. They are kept until the next allocation, or until anything
- * else shows that they were not part of one.
+ * The recording's entries on segments. They are queued until the next allocation, or until
+ * something else shows that they were not part of one.
  *
- * In a verification the model must do what they say, in order, and gets its addresses from them. A
- * prediction reads from them only that memory was given back (bursts.c).
+ * In a verification the model must do what they record, in order, and takes its addresses from
+ * them. A prediction only learns from them that memory was released (bursts.c).
  */
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ bool rvli_is_release(const rvli_event_row *event)
     return event->action == RVLI_ACTION_SEGMENT_FREE || event->action == RVLI_ACTION_SEGMENT_UNMAP;
 }
 
-/* The entry that is next; NULL: none. */
+/* Returns the next entry; NULL: none. */
 static const rvli_event_row *head(const rvli_run *run)
 {
     return run->queue_head < run->queue_count ? rvli_event(run, run->queue[run->queue_head]) : NULL;
@@ -108,7 +108,7 @@ static void compare(rvli_run *run, uint8_t action, uint64_t addr, uint64_t size)
     run->queue_head++;
 }
 
-/* The entry that says so may come later: then it says nothing new. */
+/* A block was waited for. Its own entry may come later, and then changes nothing. */
 static void complete_early(rvli_run *run, uint64_t event)
 {
     if (event >= run->recording.event_count)
@@ -149,9 +149,9 @@ uint64_t rvli_run_change(void *owner, rvli_snapshot_change change, uint64_t addr
     }
 }
 
-/* ---- Doing what the recording says ---- */
+/* ---- Applying recorded entries ---- */
 
-/* Gives back the free block that an entry names, if the model has it. */
+/* Releases the free block that an entry names, if the model has it. */
 static rvl_status release_recorded(rvli_run *run, const rvli_event_row *event)
 {
     rvli_cached_block *block = rvli_allocator_find_free(&run->allocator, event->addr);
@@ -162,7 +162,7 @@ static rvl_status release_recorded(rvli_run *run, const rvli_event_row *event)
     return rvli_allocator_release(&run->allocator, block);
 }
 
-/* The unmapped block of a pool and stream that holds what is mapped; NULL: none. */
+/* Finds the unmapped block of the pool and stream that contains the mapped bytes; NULL: none. */
 static rvli_cached_block *find_unmapped(rvli_run *run, const rvli_event_row *event)
 {
     rvli_allocator *allocator = &run->allocator;
@@ -194,7 +194,6 @@ static rvl_status add_recorded(rvli_run *run, const rvli_event_row *event)
                                       event->size, &block);
 }
 
-/* Does the entry at the head as it stands. */
 rvl_status rvli_queue_force(rvli_run *run)
 {
     uint32_t at = run->queue_head;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One function a setting, found by its name in a table. */
+/* A table with a function for each setting. */
 #include "predict/snapshot/settings.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static bool parse_whole(const char *text, uint64_t *number_out)
     return errno == 0 && *end == '\0';
 }
 
-/* Digits with at most one point: not strtod, which asks the locale what a point is. */
+/* Parses digits with at most one point. strtod() would depend on the locale. */
 static bool parse_fraction(const char *text, double *number_out)
 {
     double number = 0, scale = 1;
@@ -127,8 +127,8 @@ static bool parse_divisions(const char *text, uint64_t *divisions_out)
 }
 
 /*
- * "SIZE:DIVISIONS" of a list. The first size counts for all smaller ones too, and ">" for the
- * buckets beyond the size before it.
+ * Sets the divisions of "SIZE:DIVISIONS" in a list. The first size also sets all smaller buckets,
+ * and ">" sets the buckets beyond the size before it.
  */
 static bool set_bucket(rvli_settings *settings, char *item, bool first, size_t *last)
 {
@@ -224,7 +224,7 @@ static bool is_blank(char letter)
     return letter == ' ' || (letter >= '\t' && letter <= '\r');
 }
 
-/* Copies without blanks, which may be anywhere between words; false: too long. */
+/* Copies a text without its blanks, which may be anywhere between words. false: too long. */
 static bool copy_solid(const char *from, size_t length, char *to, size_t size)
 {
     size_t at = 0;
@@ -256,7 +256,7 @@ rvl_status rvli_settings_set(rvli_settings *settings, const char *key, size_t ke
     return RVL_ERR_NOT_FOUND;
 }
 
-/* Words that say nothing about which block a request gets, or what is reserved. */
+/* Whether a setting affects neither the block that a request gets nor the reserved bytes. */
 static bool is_harmless(const char *key, size_t length, const char *value, size_t value_length)
 {
     static const char *const words[] = {

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stacks of the pickle machine, and what is written on entries.
+ * Stacks of the pickle machine, and labels of entries.
  *
- * Picklers write a stack once and refer to it, or write it again in every entry: either way it is
- * kept once here. A text has a number, a frame one by its texts and its line, and a stack one by
- * the stack inside it and the frame around that. So a list of frames becomes a stack while it is
- * appended to.
+ * Picklers write a stack once and refer to it, or write it again in every entry. Either way it is
+ * stored once here. A text has a number. A frame has a number for its texts and its line. A stack
+ * has a number for the stack inside it and the frame around that. So a list of frames becomes a
+ * stack while it is appended to.
  */
 #include <string.h>
 
 #include "predict/snapshot/machine.h"
 
-/* ---- Rows that are there once ---- */
+/* ---- Rows that are stored once ---- */
 
-/* So many different texts of one hash are made on purpose: the next ones are kept again. */
+/*
+ * This many different texts with one hash must be deliberate. Further ones are stored again each
+ * time.
+ */
 #define COLLISIONS_MAX 16u
 
-/* Whether a row of a table says the same as another. */
+/* Whether a row of a table equals another row. */
 typedef bool (*same_row)(const rvli_pickle_machine *machine, uint32_t number, const void *row);
 
 static rvl_status add_row(rvli_pickle_machine *machine, rvli_table *table, const void *row,
@@ -30,7 +33,10 @@ static rvl_status add_row(rvli_pickle_machine *machine, rvli_table *table, const
     return RVL_OK;
 }
 
-/* The number of a row, which is added if it is not there. NULL: the key alone says what it is. */
+/*
+ * Finds the number of a row, and adds the row if it is new. same NULL: the key alone identifies the
+ * row.
+ */
 static rvl_status number_of(rvli_pickle_machine *machine, rvli_table_name name,
                             rvli_intmap *numbers, uint64_t key, const void *row, same_row same,
                             uint32_t *number_out)
@@ -67,7 +73,7 @@ static bool same_text(const rvli_pickle_machine *machine, uint32_t number, const
            memcmp(machine->data + left->at, machine->data + right->at, left->length) == 0;
 }
 
-/* The number of a text + 1; 0 is the empty one. */
+/* Finds the number of a text + 1. The empty text has number 0. */
 static rvl_status find_text(rvli_pickle_machine *machine, const rvli_pickle_value *text,
                             uint32_t *number_out)
 {
@@ -95,7 +101,7 @@ rvl_status rvli_build_label(rvli_pickle_machine *machine, const rvli_pickle_valu
 
 /* ---- Frames ---- */
 
-/* What the dict of a frame says. */
+/* The fields of a frame's dict. */
 typedef struct frame_fields {
     const rvli_pickle_value *file;
     const rvli_pickle_value *name;
@@ -120,7 +126,7 @@ static frame_fields fields_of(const rvli_pickle_value *pairs, uint32_t count)
 
 #define WRITTEN_BY ": save it by torch.cuda.memory._dump_snapshot()"
 
-/* Code without lines says -1 or None. A frame without a name is one of an older PyTorch. */
+/* Code without lines has line -1 or None. Older versions of PyTorch write frames without a name. */
 static rvl_status check_fields(rvli_pickle_machine *machine, const frame_fields *fields)
 {
     if (fields->file->type != RVLI_PICKLE_TEXT)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stages: their edges, and the peaks between edges. Peaks are kept for the time since the last edge
- * only, and given to every stage that is open when the next one is passed; so stages may overlap,
- * and an entry costs two comparisons.
+ * Stages: their edges, and the peaks between edges. Peaks are only kept since the last edge. At the
+ * next edge they are passed to every open stage. So stages may overlap, and an entry costs two
+ * comparisons.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "predict/snapshot/run.h"
 
 #define WHOLE_TRACE "all"
-/* Each is held against the others of its name, and against those that are open. */
+/* Each stage is compared with the others of its name, and with the open ones. */
 #define STAGES_MAX 8192u
 #define NAME_BYTES_MAX 255u /* as in traces */
-/* Blocks and buckets that are looked at for pins in a run, before pins are given up. */
+/* Blocks and buckets to visit for pins in a run. Beyond this, pins are no longer searched for. */
 #define PINNING_WORK_MAX (UINT64_C(1) << 24)
 
 /* ---- Finding them ---- */
@@ -41,7 +41,7 @@ rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *mess
                      row->name_at, NAME_BYTES_MAX);
             return RVL_ERR_CORRUPT_TRACE;
         }
-        /* Further on names end where C's strings do. */
+        /* The rest of the code uses names as C strings. */
         if (memchr(run->recording.pickle.data + row->name_at, '\0', row->name_length) != NULL) {
             snprintf(message, size,
                      "byte %" PRIu64 ": a stage's name with a NUL in it: rename that annotation",
@@ -63,7 +63,7 @@ static bool same_name(const char *name, const char *text, size_t length)
     return strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-/* The name, and its number where it has come before: "train", "train#2". NULL: no memory. */
+/* Makes the name of a stage. A repeated name gets a number: "train", "train#2". NULL: no memory. */
 static char *name_stage(const rvli_run *run, const char *text, size_t length)
 {
     const rvl_snapshot *result = run->result;
@@ -96,7 +96,7 @@ static rvl_status add_stage(rvli_run *run, const char *text, size_t length, int6
     return add_edge(run, time_us, stage, true);
 }
 
-/* The open stage that was begun last under a name. */
+/* Ends the open stage of a name that began last. */
 static void end_stage(rvli_run *run, const char *text, size_t length, int64_t time_us)
 {
     rvl_snapshot *result = run->result;
@@ -234,7 +234,10 @@ static bool any_open(const rvli_run *run)
     return false;
 }
 
-/* A trace has one stage at a time: the one begun last, or, once all have ended, none of them. */
+/*
+ * Writes an edge to the trace. A trace has one stage at a time: the one that began last, or, once
+ * all have ended, none.
+ */
 static rvl_status take_down(rvli_run *run, const rvli_edge *edge)
 {
     int64_t time_us = edge->time_us > run->last_us ? run->last_us : edge->time_us;
@@ -261,7 +264,7 @@ static rvl_status pass_edge(rvli_run *run, const rvli_edge *edge)
     return status == RVL_OK ? take_down(run, edge) : status;
 }
 
-/* A start comes before what happens in its microsecond, an end behind it. */
+/* A start comes before the entries of its microsecond, an end after them. */
 rvl_status rvli_stages_pass(rvli_run *run, int64_t time_us)
 {
     rvl_status status = RVL_OK;

@@ -2,26 +2,29 @@
 /*
  * What a device held before the first entry of a trace that lacks its beginning.
  *
- * Live then was what is freed without having been allocated, and what the final segments hold
- * without an entry that allocated it. The segments of then are the final ones, with the trace's
- * changes taken back from the last to the first. Where entries on where segments begin have been
- * taken out of the file, a segment was there if it holds what was live, and a page if a live block
- * lies on it.
+ * Blocks were live if they are freed without having been allocated, or if the final segments hold
+ * them and no entry allocated them. The segments are the final ones with the trace's changes
+ * undone, from the last to the first. If the file lacks the entries that show where segments begin,
+ * a segment is taken to have existed if it holds a live block, and a page if a live block lies on
+ * it.
  */
 #include <stdlib.h>
 
 #include "predict/snapshot/allocator_internal.h"
 #include "predict/snapshot/run.h"
 
-/* Looks at the whole trace for where ranges begin, which grow downwards with each. */
+/*
+ * The most passes over the whole trace to find where ranges begin. Each pass extends a range
+ * downwards.
+ */
 #define BASE_PASSES_MAX 64
 
 typedef struct held {
     uint64_t addr;
     uint64_t requested;
     uint64_t size;   /* 0: not known */
-    uint64_t behind; /* where the first block that the trace put behind it begins; 0: none */
-    uint64_t event;  /* one with its address */
+    uint64_t behind; /* start of the first block that the trace placed after it; 0: none */
+    uint64_t event;  /* an entry with its address */
     uint64_t until;  /* the entry that frees it; UINT64_MAX: none */
     uint32_t stream;
     uint32_t pool;
@@ -31,9 +34,9 @@ typedef struct held {
 typedef struct start {
     held *held;
     uint32_t held_count, held_capacity;
-    rvli_addrmap pieces; /* of what was reserved, by address: rvli_segment_row */
+    rvli_addrmap pieces; /* reserved memory, by address: rvli_segment_row */
     uint32_t base_passes;
-    bool shows_segments; /* the trace says where segments begin */
+    bool shows_segments; /* the trace has entries that show where segments begin */
 } start;
 
 uint32_t rvli_pool_of(const rvli_run *run, const rvli_event_row *event)
@@ -159,7 +162,10 @@ static rvli_segment_row *piece_at_least(const start *begin, uint64_t addr)
     return rvli_addrmap_ceil(&begin->pieces, addr, NULL);
 }
 
-/* Where a piece is already, which only entries that contradict each other ask for, it stays. */
+/*
+ * Adds a piece. If one already begins there, which only contradictory entries cause, that one
+ * stays.
+ */
 static rvl_status add_piece(start *begin, const rvli_segment_row *piece)
 {
     rvli_segment_row *own = malloc(sizeof *own);
@@ -187,7 +193,7 @@ static rvl_status add_part(start *begin, rvli_segment_row piece, uint64_t addr, 
     return end > addr ? add_piece(begin, &piece) : RVL_OK;
 }
 
-/* Takes a range away from the pieces that it lies on: what it leaves of them stays. */
+/* Removes a range from the pieces that it overlaps. The rest of each piece stays. */
 static rvl_status cut(start *begin, uint64_t addr, uint64_t end)
 {
     rvl_status status = RVL_OK;
@@ -207,7 +213,10 @@ static rvl_status cut(start *begin, uint64_t addr, uint64_t end)
     return status;
 }
 
-/* The class of a mapped range of addresses: that of a piece beside it, else by its size. */
+/*
+ * Returns whether a mapped range of addresses has small blocks: as a piece beside it, or else by
+ * its size.
+ */
 static bool is_small(const rvli_run *run, const start *begin, const rvli_event_row *event)
 {
     uint64_t end = event->addr + event->size;
@@ -220,7 +229,7 @@ static bool is_small(const rvli_run *run, const start *begin, const rvli_event_r
     return event->size % run->recording.settings.large_segment_bytes != 0;
 }
 
-/* The first held block that does not begin below an address; held_count: none. */
+/* Returns the first held block at or above an address; held_count: none. */
 static uint32_t held_at_least(const start *begin, uint64_t addr)
 {
     uint32_t low = 0, high = begin->held_count;
@@ -234,7 +243,10 @@ static uint32_t held_at_least(const start *begin, uint64_t addr)
     return low;
 }
 
-/* The pages of a range that hold what was live. Their grid is that of the range. */
+/*
+ * Adds the pages of a range that held live blocks. The page grid starts at the range's first
+ * address.
+ */
 static rvl_status add_pages(const rvli_run *run, start *begin, const rvli_segment_row *range)
 {
     const rvli_settings *settings = &run->recording.settings;
@@ -256,13 +268,16 @@ static rvl_status add_pages(const rvli_run *run, start *begin, const rvli_segmen
     return status;
 }
 
-/* Without entries on where segments begin, what was there shows by what it held. */
-/* Entries and lists may name any bytes; what cannot be is passed over. */
+/* Entries and lists may have any bytes. Impossible ones are ignored. */
 static bool can_be(uint64_t addr, uint64_t size)
 {
     return size > 0 && size <= RVLI_SIZE_MAX_BYTES && addr <= UINT64_MAX - size;
 }
 
+/*
+ * Adds a piece of what was reserved. Without entries on where segments begin, adds only pieces that
+ * held a live block, and of a range only the pages that did.
+ */
 static rvl_status add_shown(const rvli_run *run, start *begin, const rvli_segment_row *piece)
 {
     if (!can_be(piece->addr, piece->size))
@@ -311,8 +326,8 @@ static rvl_status find_segments(const rvli_run *run, start *begin)
 }
 
 /*
- * A free block gives up its low addresses first, so what the trace first puts behind a block that
- * was live begins where that one ends.
+ * Finds where live blocks ended. A free block is used from its low addresses upwards, so the first
+ * block that the trace places after a live block begins where that one ends.
  */
 static void find_ends(const rvli_run *run, start *begin)
 {
@@ -342,7 +357,9 @@ static rvl_status add_block(rvli_run *run, const rvli_segment_row *segment,
                             : status;
 }
 
-/* Where the lowest page of a piece's range begins, as far as entries go on from one to the next. */
+/*
+ * Returns the start of the lowest page of a piece's range, as far as adjoining entries reach down.
+ */
 static uint64_t range_base(const rvli_run *run, start *begin, const rvli_segment_row *piece)
 {
     uint64_t low = piece->addr, before = 0;
@@ -384,8 +401,9 @@ static rvl_status build_piece(rvli_run *run, start *begin, const rvli_segment_ro
 }
 
 /*
- * The bytes of a block that was live: all up to the next one, if so little would not be split; else
- * up to what the trace first put behind it. Where it put nothing there, *guessed_out.
+ * Returns the size of a block that was live. It reaches to the next block if the rest would be too
+ * small to split off, or else to the first block that the trace placed after it. If there is none,
+ * sets *guessed_out and returns the rounded size.
  */
 static uint64_t block_bytes(const rvli_run *run, const held *item, const rvli_cached_block *room,
                             uint64_t next, bool *guessed_out)
@@ -414,7 +432,7 @@ static rvl_status build_held(rvli_run *run, const held *item, uint64_t next)
     rvli_allocator *allocator = &run->allocator;
     rvli_cached_block *room = rvli_allocator_find_free(allocator, item->addr);
     rvl_status status = RVL_OK;
-    if (room == NULL) { /* no segment of it is known: it gets one of its own */
+    if (room == NULL) { /* its segment is not known: give it one */
         uint64_t size = rvli_allocator_round(&run->recording.settings, item->requested);
         rvli_segment_row own = {.addr = item->addr,
                                 .size = item->size > 0 ? item->size : size,
@@ -428,7 +446,7 @@ static rvl_status build_held(rvli_run *run, const held *item, uint64_t next)
         uint64_t size = block_bytes(run, item, room, next, &guessed);
         if (guessed && item->until > run->guessed_until)
             run->guessed_until = item->until;
-        uint64_t requested = item->requested < size ? item->requested : size; /* entries may lie */
+        uint64_t requested = item->requested < size ? item->requested : size; /* may be wrong */
         status = rvli_allocator_carve(allocator, room, item->addr, size, requested, &room);
     }
     if (status != RVL_OK)
@@ -440,7 +458,10 @@ static rvl_status build_held(rvli_run *run, const held *item, uint64_t next)
     return status == RVL_ERR_INVALID ? RVL_OK : status;
 }
 
-/* A segment that goes, or is there in the end, and of which no entry says where it began. */
+/*
+ * Looks for a segment that is released, or is left at the end, although no entry shows where it
+ * began.
+ */
 rvl_status rvli_start_shows(const rvli_run *run, bool *shows_out)
 {
     start begin = {0};

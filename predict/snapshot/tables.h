@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a snapshot has a million of, in columns: trace entries, blocks and annotations.
+ * The rows that a snapshot has a million of: trace entries, blocks and annotations.
  *
- * The reader of pickles knows the dicts that become rows by their keys, and keeps nothing else of
- * them. So a file takes less memory as a table than it has bytes.
+ * The pickle reader recognizes the dicts that become rows by their keys, and stores nothing else of
+ * them. So the tables take less memory than the file has bytes.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_TABLES_H
 #define RVL_PREDICT_SNAPSHOT_TABLES_H
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* No device has so much: an entry or a block of more is impossible. */
+/* No device has this much memory. A larger entry or block is impossible. */
 #define RVLI_SIZE_MAX_BYTES (UINT64_C(1) << 46)
 
 /* X(NAME, text): the actions of a trace entry. */
@@ -35,14 +35,14 @@ typedef enum rvli_action {
 #undef RVLI_ACTION_ENUM
 } rvli_action;
 
-/* The stream is an index into the table's streams, the pool one into its pools. */
+/* A trace entry. stream is an index into the pickle's streams, and pool one into its pools. */
 typedef struct rvli_event_row {
-    uint64_t addr; /* oom: bytes free on the device */
+    uint64_t addr; /* oom: free bytes on the device */
     uint64_t size;
     int64_t time_us;
     uint32_t stream;
     uint32_t stack; /* rvli_stack_node + 1; 0: none */
-    uint32_t label; /* what a program or PyTorch wrote on it: rvli_text_row + 1; 0: nothing */
+    uint32_t label; /* text by the program or PyTorch: rvli_text_row + 1; 0: none */
     uint16_t pool;
     uint8_t action;   /* rvli_action */
     uint8_t has_pool; /* the entry named its pool */
@@ -62,7 +62,7 @@ typedef enum rvli_block_state {
 } rvli_block_state;
 
 typedef struct rvli_block_row {
-    uint64_t addr; /* 0: not recorded, as before PyTorch 2.1; it follows from the sizes then */
+    uint64_t addr; /* 0: not recorded, as before PyTorch 2.1; it then follows from the sizes */
     uint64_t size;
     uint64_t requested;
     uint32_t state; /* rvli_block_state */
@@ -78,13 +78,13 @@ typedef struct rvli_annotation_row {
     bool start;
 } rvli_annotation_row;
 
-/* A string of the file; every one is there once. */
+/* A string of the file. Every string is stored once. */
 typedef struct rvli_text_row {
     uint64_t at;
     uint32_t length;
 } rvli_text_row;
 
-/* A stack frame; every one is there once. */
+/* A stack frame. Every frame is stored once. */
 typedef struct rvli_frame_row {
     uint32_t file; /* rvli_text_row + 1; 0: not known */
     uint32_t name;
@@ -92,8 +92,8 @@ typedef struct rvli_frame_row {
 } rvli_frame_row;
 
 /*
- * A stack, as the stack without its outermost frame, and that frame. Every one is there once, and
- * its number stands for it.
+ * A stack: the stack without its outermost frame, and that frame. Every stack is stored once and
+ * identified by its number.
  */
 typedef struct rvli_stack_node {
     uint32_t inner; /* rvli_stack_node + 1; 0: none */
@@ -101,10 +101,10 @@ typedef struct rvli_stack_node {
     uint32_t depth; /* frames in it */
 } rvli_stack_node;
 
-/* Deeper stacks are kept without their outermost frames. */
+/* Deeper stacks are stored without their outermost frames. */
 #define RVLI_STACK_DEPTH_MAX 512u
 
-/* A pool's name: (0, 0) is the default one. */
+/* The id of a pool: (0, 0) is the default pool. */
 typedef struct rvli_pool_id {
     int64_t first;
     int64_t second;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From the entries of a trace to tensors and segments (predict/snapshot/tensors.h). */
+/* Finds tensors and segments from the entries of a trace (predict/snapshot/tensors.h). */
 #include "predict/snapshot/tensors.h"
 
 #include <stdlib.h>
@@ -12,13 +12,13 @@ typedef struct finder {
     rvli_tensors *found;
     rvli_intmap live;     /* address to tensor */
     rvli_intmap pending;  /* freed, but another stream may still use it */
-    rvli_addrmap present; /* where segments begin, to mapped + 1 */
-    uint32_t now;         /* the instant behind the entry that is looked at */
+    rvli_addrmap present; /* first address of a segment to mapped + 1 */
+    uint32_t now;         /* the instant after the current entry */
 } finder;
 
 /* ---- Lists ---- */
 
-/* The list with room for one more; NULL: no memory, and the list is as it was. */
+/* Returns the list with room for one more element; NULL: no memory, and the list is unchanged. */
 static void *with_room(void *list, uint32_t count, uint32_t *capacity, size_t element)
 {
     if (count < *capacity)
@@ -56,7 +56,7 @@ static rvl_status add_mapped(rvli_tensors *found, rvli_mapped mapped)
 
 /* ---- Tensors ---- */
 
-/* An address is left out of a map if its tensor is not known any more, or has gone. */
+/* Sets the tensor at an address, replacing one that is still in the map. */
 static rvl_status put(rvli_intmap *map, uint64_t addr, uint32_t index)
 {
     (void)rvli_intmap_remove(map, addr, NULL);
@@ -70,7 +70,7 @@ static void complete(finder *from, uint64_t addr)
         from->found->list[index].done = from->now;
 }
 
-/* An address that is given out twice: the first tensor has gone, whatever the trace lacks. */
+/* If an address is given out twice, the first tensor is gone, although the trace lacks its free. */
 static rvl_status allocate(finder *from, const rvli_event_row *event)
 {
     rvli_snapshot_tensor *list = from->found->list;
@@ -90,7 +90,9 @@ static rvl_status allocate(finder *from, const rvli_event_row *event)
                                                                 .label = event->label});
 }
 
-/* The stack of an entry that frees says who freed, and not who allocated. */
+/*
+ * The stack of a free is that of the code that freed the tensor, not of the code that allocated it.
+ */
 static rvl_status free_requested(finder *from, const rvli_event_row *event)
 {
     uint64_t index = from->found->count;
@@ -105,7 +107,7 @@ static rvl_status free_requested(finder *from, const rvli_event_row *event)
     return put(&from->pending, event->addr, (uint32_t)index);
 }
 
-/* What the final segments hold, and no entry has allocated. */
+/* Adds the live blocks of the final segments that no entry allocated. */
 static rvl_status add_final(finder *from, const rvli_recording *recording)
 {
     rvl_status status = RVL_OK;
@@ -144,7 +146,7 @@ static rvl_status map(finder *from, uint64_t addr, uint64_t end, uint32_t begin,
                                                                     .expandable = expandable});
 }
 
-/* What nothing was known of was there before the first entry. */
+/* Notes a segment without a known start: it existed before the first entry. */
 static rvl_status note_before(finder *from, uint64_t addr, uint64_t end, bool expandable)
 {
     return addr >= end ? RVL_OK
@@ -155,13 +157,14 @@ static rvl_status note_before(finder *from, uint64_t addr, uint64_t end, bool ex
 }
 
 /*
- * Takes a range out of what is there, from its end down. A segment that reaches beyond the range
- * leaves a rest. With `before`, what was not there is noted.
+ * Removes a range from the present segments, from its end downwards. A segment that reaches beyond
+ * the range leaves the rest. With `before`, notes parts of the range that were not present as
+ * segments from before the first entry.
  */
 static rvl_status unmap(finder *from, uint64_t addr, uint64_t end, bool expandable, bool before)
 {
     rvl_status status = RVL_OK;
-    uint64_t open = end; /* from here on all is done */
+    uint64_t open = end; /* the range is done from here upwards */
     uintptr_t number;
     while (status == RVL_OK && open > addr &&
            (number = (uintptr_t)rvli_addrmap_floor(&from->present, open - 1, NULL)) != 0) {
@@ -182,7 +185,7 @@ static rvl_status unmap(finder *from, uint64_t addr, uint64_t end, bool expandab
     return status == RVL_OK && before ? note_before(from, addr, open, expandable) : status;
 }
 
-/* Whatever no entry has said of the final segments was always there. */
+/* Adds the parts of the final segments that no entry mentions. They always existed. */
 static rvl_status add_final_segments(finder *from, const rvli_recording *recording)
 {
     rvl_status status = RVL_OK;
@@ -243,7 +246,10 @@ static int by_begin(const void *a, const void *b)
     return (left->addr > right->addr) - (left->addr < right->addr);
 }
 
-/* Those of before the first entry are found late; the others are in order. */
+/*
+ * Sorts by begin. Only tensors from before the first entry are out of order, since they are found
+ * late.
+ */
 static rvl_status put_in_order(rvli_tensors *found)
 {
     rvli_snapshot_tensor *ordered = malloc((found->count + (size_t)1) * sizeof *ordered);

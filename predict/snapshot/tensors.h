@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who had which addresses when: the tensors of a recording, and the segments that they lay in.
+ * The tensors of a recording, the segments that contained them, and when each existed.
  *
  * This is what was recorded, entry by entry, and not what the model makes of it. An instant is a
- * number of entries: at instant i the first i entries have happened. What was there before the
- * first entry follows from frees without an allocation, and from the final segments.
+ * number of entries: at instant i the first i entries have happened. Memory from before the first
+ * entry is inferred from frees without an allocation, and from the final segments.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_TENSORS_H
 #define RVL_PREDICT_SNAPSHOT_TENSORS_H
@@ -15,13 +15,13 @@
 
 #define RVLI_NEVER UINT32_MAX
 
-/* There from instant begin on, and no longer at instant end. */
+/* Live from instant begin on, and no longer at instant end. */
 typedef struct rvli_snapshot_tensor {
     uint64_t addr;
-    uint64_t size;  /* as asked for */
+    uint64_t size;  /* requested bytes */
     uint32_t begin; /* 0: before the first entry */
-    uint32_t end;   /* its free was requested; RVLI_NEVER */
-    uint32_t done;  /* no stream uses it any more; RVLI_NEVER */
+    uint32_t end;   /* its free was requested; RVLI_NEVER: not freed */
+    uint32_t done;  /* no stream uses it any more; RVLI_NEVER: it may still be used */
     uint32_t stack; /* as in the rows of the recording */
     uint32_t label;
 } rvli_snapshot_tensor;
@@ -47,8 +47,8 @@ rvl_status rvli_tensors_find(const rvli_recording *recording, rvli_tensors *tens
 void rvli_tensors_clear(rvli_tensors *tensors);
 
 /*
- * Writes them and their stacks as JSON, in columns (docs/snapshot.md). origin_us: the wall clock at
- * time 0 of the run. RVL_OK or RVL_ERR_HOST_OOM; what did not arrive shows at the stream.
+ * Writes the tensors and their stacks as JSON, in columns (docs/snapshot.md). origin_us: the wall
+ * clock at time 0 of the run. RVL_OK or RVL_ERR_HOST_OOM. Check the stream for write errors.
  */
 rvl_status rvli_tensors_write(const rvli_recording *recording, const rvli_tensors *tensors,
                               int64_t origin_us, FILE *out);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors as JSON, in columns: a million of them in some megabytes.
+ * Tensors as JSON, in columns: a million of them take some megabytes.
  *
- * A column is the numbers of one field, one behind the other, as varints (seven bits a byte, the
- * lowest first) in base64. Where neighbours are alike it has their differences, with the sign in
- * the lowest bit. Only stacks that are used are written, from the outermost frame inwards, so that
- * stacks share what they have in common: most share who called.
+ * A column is the numbers of one field as varints (seven bits in each byte, the lowest first) in
+ * base64. If neighbours are close, it has their differences, with the sign in the lowest bit. Only
+ * stacks that are used are written, from the outermost frame inwards, so that stacks share their
+ * common part: most share their callers.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,16 +16,19 @@
 #include "predict/snapshot/tensors.h"
 
 #define SCHEMA 1
-/* Addresses are in units of this many bytes, or of less where one is between. */
+/* Addresses are in units of this many bytes, or of fewer if an address requires it. */
 #define UNIT_MAX 512u
-/* Of more stacks than any run has the outermost frames are written, and no more. */
+/*
+ * Upper bound for calls, more than any run has. Beyond this, only the outermost frames of stacks
+ * are written.
+ */
 #define CALLS_MAX (UINT32_C(1) << 21)
 
 /* ---- Columns ---- */
 
 typedef struct column {
     FILE *out;
-    uint32_t bits; /* of the group that is not full yet */
+    uint32_t bits; /* of the group that is not yet full */
     unsigned bytes;
     uint64_t last;
 } column;
@@ -55,7 +58,7 @@ static void put(column *to, uint64_t number)
     put_byte(to, (unsigned char)number);
 }
 
-/* The difference to the last one. */
+/* Writes the difference to the last number. */
 static void put_next(column *to, uint64_t number)
 {
     uint64_t more = number - to->last;
@@ -76,7 +79,7 @@ static void end_column(column *to)
     putc('"', to->out);
 }
 
-/* One column of a table: its name, and what it has of a row. */
+/* Writes one column of a table: its name, and a statement that puts the number of a row. */
 #define WRITE_COLUMN(out, name, count, row, statement)                                             \
     do {                                                                                           \
         column to = begin_column(out, name);                                                       \
@@ -86,7 +89,7 @@ static void end_column(column *to)
         end_column(&to);                                                                           \
     } while (0)
 
-/* 0 stands for never. */
+/* Returns the instant relative to begin, + 1; 0 stands for never. */
 static uint64_t since(uint32_t instant, uint32_t begin)
 {
     return instant != RVLI_NEVER && instant >= begin ? (uint64_t)(instant - begin) + 1 : 0;
@@ -194,7 +197,7 @@ static void write_mapped(FILE *out, const rvli_tensors *tensors, uint64_t unit)
     WRITE_COLUMN(out, "segment_expandable", count, i, put(&to, list[i].expandable));
 }
 
-/* "" is the first text, so that 0 stands for it. */
+/* "" is the first text, so that it has number 0. */
 static rvl_status write_texts(FILE *out, const rvli_pickle *pickle)
 {
     fputs(",\n\"texts\":[\"\"", out);

@@ -13,7 +13,7 @@
 #define PROCESS "trainer"
 #define TAG "segments"
 
-/* ---- Taking down ---- */
+/* ---- Recording ---- */
 
 void rvli_tracer_clear(rvli_tracer *tracer)
 {
@@ -68,7 +68,7 @@ static rvl_status grow(rvli_tracer *tracer, uint32_t part, int64_t time_us, uint
             .time_us = time_us, .bytes = bytes, .id = id, .part = part, .kind = RVL_EVENT_ALLOC});
 }
 
-/* Takes pieces away until a part has at most so much. */
+/* Removes pieces until a part has at most this many bytes. */
 static rvl_status shrink(rvli_tracer *tracer, uint32_t part, int64_t time_us, uint64_t bytes)
 {
     rvli_tracer_stack *stack = &tracer->parts[part];
@@ -89,7 +89,10 @@ static uint64_t nearest_granule(const rvli_tracer *tracer, uint64_t bytes)
     return granule > 1 ? (bytes + granule / 2) / granule * granule : bytes;
 }
 
-/* What each part has. A snapshot may claim that more was asked for than there is. */
+/*
+ * Computes the bytes of each part. A snapshot may claim that more bytes were requested than
+ * allocated.
+ */
 static void divide(const rvli_tracer *tracer, const rvli_bytes *bytes,
                    uint64_t parts[RVLI_PART_COUNT])
 {
@@ -111,14 +114,20 @@ static void divide(const rvli_tracer *tracer, const rvli_bytes *bytes,
     }
 }
 
-/* 0 stands for no time, as does the begin of a whole trace. */
+/*
+ * Notes the earliest time. Times up to 0 stand for none, as does the start of the stage of a whole
+ * trace.
+ */
 static void note_time(rvli_tracer *tracer, int64_t time_us)
 {
     if (time_us > 0 && (tracer->first_us == 0 || time_us < tracer->first_us))
         tracer->first_us = time_us;
 }
 
-/* What falls goes first, so that the sum is never above the higher of before and behind. */
+/*
+ * Shrinks parts before it grows others, so that the sum never exceeds both the old and the new
+ * value.
+ */
 rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_bytes *bytes)
 {
     uint64_t parts[RVLI_PART_COUNT] = {bytes->reserved};
@@ -144,7 +153,10 @@ rvl_status rvli_tracer_stage(rvli_tracer *tracer, int64_t time_us, uint32_t stag
 
 /* ---- Writing ---- */
 
-/* The name that a stage was marked with: "train" of "train#2", if there was a "train" before. */
+/*
+ * Writes the name with which a stage was marked: "train" for "train#2" if there was a "train"
+ * before.
+ */
 static void write_mark(const rvl_snapshot *snapshot, uint32_t stage, char *mark, size_t size)
 {
     const char *name = stage != UINT32_MAX ? snapshot->stages[stage].name : BETWEEN_STAGES;
@@ -184,7 +196,7 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
     return rvl_trace_writer_add_event(writer, &event, sizeof event);
 }
 
-/* Between two stages without a change there is nothing to tell. */
+/* Whether an "outside" mark can be left out, since nothing changes before the next stage. */
 static bool is_empty_mark(const rvli_tracer *tracer, size_t index)
 {
     const rvli_tracer_event *event = &tracer->events[index];

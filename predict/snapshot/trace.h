@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run as the events of a trace: what its process had reserved, and its stages.
+ * A run as the events of a trace: the reserved bytes of its process, and its stages.
  *
- * Only the sum of segments counts to a device, so what it grew by is one allocation, and what it
- * fell by is taken from the last ones, the last of them split if needed. A run may be begun again,
- * and so nothing is written before it has ended.
+ * A device only counts the sum of segments. So a rise of the sum is one allocation. A fall frees
+ * the last allocations, and if they were larger than the fall, a new one holds the rest. A run may
+ * start again, so nothing is written before it has ended.
  *
- * What is reserved is told as one, or by what it is for. A device gives memory out in granules, so
- * the parts are laid end to end and each border between them goes to the nearest granule: a part is
- * right to a granule, and their sum is what is reserved.
+ * Reserved memory is recorded as a whole or by part. A device allocates in granules, so the parts
+ * are laid end to end, and each border between them is moved to the nearest granule. A part is
+ * accurate to a granule, and the parts add up to the reserved bytes.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_TRACE_H
 #define RVL_PREDICT_SNAPSHOT_TRACE_H
@@ -16,7 +16,7 @@
 #include "reveille/snapshot.h"
 #include "predict/snapshot/allocator.h"
 
-/* X(NAME, tag): from the bottom up. */
+/* X(NAME, tag): the parts, from the bottom up. */
 #define RVLI_PART_MAP(X)                                                                           \
     X(TENSORS, "tensors")                                                                          \
     X(ROUNDING, "rounding")                                                                        \
@@ -54,27 +54,27 @@ typedef struct rvli_tracer_stack {
 } rvli_tracer_stack;
 
 typedef struct rvli_tracer {
-    bool by_part;           /* else all that is reserved is the first part */
-    uint64_t granule_bytes; /* of the device; 0 is taken for 1 */
+    bool by_part;           /* else all reserved memory is the first part */
+    uint64_t granule_bytes; /* granule of the device; 0 means 1 */
     rvli_tracer_event *events;
     size_t event_count;
     size_t event_room;
     rvli_tracer_stack parts[RVLI_PART_COUNT];
     uint64_t last_id;
-    int64_t first_us; /* the earliest time that was told; 0: none was */
+    int64_t first_us; /* the earliest time that was passed; 0: none */
 } rvli_tracer;
 
-/* Begins again. */
+/* Clears the events, so that the run can start again. */
 void rvli_tracer_clear(rvli_tracer *tracer);
 void rvli_tracer_destroy(rvli_tracer *tracer);
 
-/* The process holds this much from now on. RVL_ERR_HOST_OOM. */
+/* Sets the bytes that the process holds from now on. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_bytes *bytes);
 
-/* A stage begins; UINT32_MAX: all have ended. RVL_ERR_HOST_OOM. */
+/* Begins a stage; UINT32_MAX: all stages have ended. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_tracer_stage(rvli_tracer *tracer, int64_t time_us, uint32_t stage);
 
-/* stages: their names. Writes the trace. */
+/* Writes the trace. The names of stages are those of the snapshot. */
 rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snapshot,
                              const rvl_snapshot_trace *how, const char *path);
 
