@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One event, one call.
+ * Applies each event by one call.
  *
- * Also here: what only a replay can find wrong with an event, such as a free of what is not live.
- * Columns in messages are those of the field at fault, counted in words as docs/trace-format.md
- * lists them.
+ * This file also finds faults that only a replay can see, such as a free of an allocation that is
+ * not live. Columns in messages are those of the field at fault, counted in words as
+ * docs/trace-format.md lists them.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 #include "predict/replay/asleep.h"
 
-/* Words of a line, as RVLI_FIELD_ID. */
-#define FIRST_SAMPLE "first_sample" /* what a device has in use that no event explains */
+#define FIRST_SAMPLE "first_sample" /* bytes in use on a device that no event explains */
 
+/* Words of a line, counted as for RVLI_FIELD_ID. */
 #define FIELD_PROCESS 3u
 #define FIELD_ID RVLI_FIELD_ID
 #define FIELD_TAG 5u
@@ -32,14 +32,14 @@ static const char *name_of(const char *tag)
     return tag != NULL ? tag : "-";
 }
 
-/* Passes on what the core answered, with its own words. */
+/* Passes on the core's error, with its own message. */
 static rvl_status refuse_as_core(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                                  rvl_status status)
 {
     return rvli_replay_pass_on(replay, event, field, status, status, NULL);
 }
 
-/* What the core finds invalid is a fault of the trace. */
+/* Passes on the core's error. If a value is invalid, the trace is at fault. */
 static rvl_status refuse_value(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                                rvl_status status)
 {
@@ -72,8 +72,8 @@ static bool grow_processes(rvl_replay *replay, uint32_t index)
 }
 
 /*
- * The rank in the name of a process of a job, "python[rank 3]", or "python[rank 3]#2" where it was
- * started again.
+ * Returns the rank in the name of a job's process: "python[rank 3]", or "python[rank 3]#2" if it
+ * was started again.
  */
 static uint32_t rank_of(const char *process)
 {
@@ -116,7 +116,7 @@ static rvl_status process_of(rvl_replay *replay, const rvl_trace_event *event,
     return RVL_OK;
 }
 
-/* Not 0, which is no key. */
+/* Never 0, which is not a valid key. */
 static uint64_t tag_key(uint32_t process_index, uint32_t slot)
 {
     return ((uint64_t)process_index + 1) << 32 | slot;
@@ -136,7 +136,7 @@ static rvl_status define_tag(rvl_replay *replay, const rvl_trace_event *event,
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 
-/* The tag of an allocation; defined as it first appears. */
+/* Finds the tag of an allocation, and defines it when it first appears. */
 static rvl_status tag_of(rvl_replay *replay, const rvl_trace_event *event,
                          const rvli_replay_process *process, rvl_tag *tag_out)
 {
@@ -153,7 +153,7 @@ static rvl_status tag_of(rvl_replay *replay, const rvl_trace_event *event,
     return RVL_OK;
 }
 
-/* 0 if nothing was allocated under it yet. */
+/* Returns the tag in a slot; 0: nothing was allocated under it yet. */
 static rvl_tag tag_in_slot(const rvl_replay *replay, uint32_t process_index, uint32_t slot)
 {
     uint64_t tag = 0;
@@ -161,7 +161,7 @@ static rvl_tag tag_in_slot(const rvl_replay *replay, uint32_t process_index, uin
     return (rvl_tag)tag;
 }
 
-/* The tag of a pause or resume: there must have been an allocation under it. */
+/* Finds the tag of a pause or resume. An allocation under it must have come first. */
 static rvl_status known_tag_of(rvl_replay *replay, const rvl_trace_event *event, rvl_tag *tag_out)
 {
     *tag_out = tag_in_slot(replay, event->process_index, rvli_replay_tag_slot(event));
@@ -184,8 +184,10 @@ static rvl_status device_of(rvl_replay *replay, const rvl_trace_event *event, ui
 
 /* ---- The first instant that does not fit ---- */
 
-/* In which stage it is, is decided when it is known which stages the device lists. Without memory
- * for it, in the first of them. */
+/*
+ * Notes the open stages, since the stages that the device lists are only known at the end. Without
+ * memory for this, the first listed stage is named.
+ */
 static void note_open_stages(const rvl_replay *replay, const rvl_trace_event *event,
                              rvli_replay_device *state)
 {
@@ -245,7 +247,7 @@ static rvl_status check_id_rises(rvl_replay *replay, const rvl_trace_event *even
 {
     if (!process->any_id || event->id > process->last_id)
         return RVL_OK;
-    /* Within one file the reader sees to it; a process may lie in several. */
+    /* The reader ensures this within one file, but a process may have several. */
     return rvli_replay_refuse(replay, event, FIELD_ID, RVL_ERR_CORRUPT_TRACE,
                               "id %" PRIu64 " after %" PRIu64 ": ids of process %s must rise",
                               event->id, process->last_id, event->process);
@@ -278,7 +280,7 @@ static rvl_status apply_alloc(rvl_replay *replay, const rvl_trace_event *event,
     status = rvl_alloc(replay->context, event->bytes, &options, &addr);
     if (status != RVL_OK)
         return refuse_alloc(replay, event, status);
-    (void)rvli_intmap_insert(&process->addrs, event->id, addr); /* there is room, and ids rise */
+    (void)rvli_intmap_insert(&process->addrs, event->id, addr); /* room is reserved, and ids rise */
     process->any_id = true;
     process->last_id = event->id;
     process->stages.used_devices |= UINT64_C(1) << options.device;
@@ -350,7 +352,7 @@ rvl_status rvli_replay_resume(rvl_replay *replay, const rvl_trace_event *event, 
     return rvli_replay_note_tags(replay, event, tags, count);
 }
 
-/* Those of the step's tags that exist by now and are to be resumed the given way. */
+/* Picks the step's tags that exist by now and are to be resumed in the given way. */
 static size_t pick_tags(const rvl_replay *replay, const rvli_replay_pair *pairs, size_t count,
                         bool no_restore, rvl_tag *tags)
 {
@@ -363,7 +365,7 @@ static size_t pick_tags(const rvl_replay *replay, const rvli_replay_pair *pairs,
     return picked;
 }
 
-/* The step's first resume, wake together: everything that the step resumes. */
+/* Wake together, at the first resume of a step: resumes all tags of the step. */
 static rvl_status wake_step(rvl_replay *replay, const rvl_trace_event *event)
 {
     size_t count;
@@ -388,14 +390,17 @@ static rvl_status apply_resume(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = known_tag_of(replay, event, &tag);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER && !replay->woken)
         return wake_step(replay, event);
-    /* Later ones change nothing, unless the tag was paused again or allocated meanwhile. */
+    /* Later resumes change nothing, unless the tag was paused or allocated again in between. */
     return status == RVL_OK ? rvli_replay_resume(replay, event, &tag, 1, event->skip_content)
                             : status;
 }
 
 /* ---- Marks, external bytes, samples ---- */
 
-/* Marks of every process count, or those of the named one alone. The first that marks conducts. */
+/*
+ * Whether a mark counts. Without a named conductor, marks of every process do. The first process
+ * that marks becomes the conductor.
+ */
 static bool counts(rvl_replay *replay, const rvl_trace_event *event)
 {
     return rvli_replay_conducts(&replay->conductor, event) || replay->conductor.name == NULL;
@@ -438,8 +443,8 @@ rvl_status rvli_replay_set_external(rvl_replay *replay, const rvl_trace_event *e
 }
 
 /*
- * Pinned host memory costs device memory: the driver keeps records of it there, in whole granules.
- * The memory is kept when a backup has gone, so the most so far counts.
+ * Pinned host memory costs device memory, since the driver keeps records of it there, in whole
+ * granules. Pinned memory is kept when a backup is dropped, so the most so far counts.
  */
 static rvl_status note_pinned(rvl_replay *replay, const rvl_trace_event *event)
 {
@@ -485,7 +490,7 @@ static uint64_t magnitude(int64_t difference)
     return difference < 0 ? (uint64_t)0 - (uint64_t)difference : (uint64_t)difference;
 }
 
-/* predicted - sampled, as far as it can be told in 63 bits. */
+/* predicted - sampled, limited to 63 bits. */
 static int64_t difference_of(uint64_t predicted, uint64_t sampled)
 {
     uint64_t size = predicted > sampled ? predicted - sampled : sampled - predicted;
@@ -493,7 +498,10 @@ static int64_t difference_of(uint64_t predicted, uint64_t sampled)
     return predicted > sampled ? limited : -limited;
 }
 
-/* The first sample of a device says what the trace does not explain; later ones judge. */
+/*
+ * The first sample of a device shows the bytes that the trace does not explain. Later samples are
+ * compared with the prediction.
+ */
 static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event,
                                rvli_replay_process *process)
 {

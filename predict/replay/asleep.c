@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that sleeps holds nothing of its devices.
+ * A sleeping process holds nothing on its devices.
  *
- * Its tags are paused, and what it holds beyond them (its context, communicators) goes to host
- * memory: that is a paused allocation with a host backup, so that the ledger counts it. The wake
- * does the opposite. Between the two, lines of the process about pauses, resumes and external bytes
- * say how its recorder did it, for readers that do not know the verb; here they are passed over.
+ * Its tags are paused. What it holds beyond them (its context, communicators) moves to host memory.
+ * This is modelled as a paused allocation with a host backup, so that the ledger counts it. The
+ * wake reverses this. Between the two, the process's events for pauses, resumes and external bytes
+ * describe how its recorder did it, for readers that do not know the verb. They are ignored here.
  *
- * The time is that of the pause and of the driver's calls, as rvl_sleep_forecast() has it.
+ * The time is that of the pause and of the driver's calls, as in rvl_sleep_forecast().
  */
 #include "predict/replay/asleep.h"
 
@@ -18,16 +18,16 @@
 #include "base/process_cost.h"
 #include "core/prefetch.h"
 
-#define DRIVER_TAG "asleep" /* what the driver keeps in host memory */
+#define DRIVER_TAG "asleep" /* tag of what the driver keeps in host memory */
 
 /* Something that a process holds beyond its allocations. */
 typedef struct held {
     int device;
-    const char *cause; /* lives as long as the input */
+    const char *cause; /* valid as long as the input */
     uint64_t bytes;
 } held;
 
-/* What the driver keeps of a device. */
+/* What the driver keeps in host memory for a device. */
 typedef struct kept {
     rvl_addr addr; /* 0: nothing */
     uint64_t bytes;
@@ -37,7 +37,7 @@ struct rvli_replay_sleeper {
     held *held;
     size_t held_count, held_capacity;
     bool asleep;
-    rvl_tag *tags; /* that the sleep has paused */
+    rvl_tag *tags; /* tags paused by the sleep */
     size_t tag_count;
     kept kept[RVL_MAX_DEVICES];
 };
@@ -104,14 +104,15 @@ rvl_status rvli_replay_sleeper_holds(rvl_replay *replay, const rvl_trace_event *
         found = add_held(sleeper, device, cause);
     if (found == NULL)
         return no_memory(replay, event);
-    if (bytes > 0 || !sleeper->asleep) /* 0 says that it sleeps; the wake brings it back */
+    if (bytes > 0 ||
+        !sleeper->asleep) /* its 0 is the effect of the sleep; the wake restores the bytes */
         found->bytes = bytes;
     return RVL_OK;
 }
 
 /* ---- Its tags ---- */
 
-/* Those with memory. */
+/* Finds the tags of the process that have memory. */
 static rvl_status find_tags(rvl_replay *replay, const rvl_trace_event *event,
                             rvli_replay_sleeper *sleeper)
 {
@@ -153,7 +154,7 @@ static rvl_status pause_tags(rvl_replay *replay, const rvl_trace_event *event,
 
 /* ---- The driver's part ---- */
 
-/* When a step of the driver's began, and what transitions had taken by then. */
+/* The start of a step of the driver, and the time that transitions had taken until then. */
 typedef struct stopwatch {
     uint64_t begin_ns;
     uint64_t transitions_ns[RVL_MAX_DEVICES];
@@ -174,7 +175,10 @@ static stopwatch start(const rvl_replay *replay)
     return watch;
 }
 
-/* As much of the time as has not passed, or was not counted, by itself. */
+/*
+ * Adds the part of the time that has not passed by itself, and on each used device the part that
+ * was not counted.
+ */
 static void stop(rvl_replay *replay, const rvli_replay_process *process, const stopwatch *watch,
                  uint64_t takes_ns)
 {
@@ -201,7 +205,9 @@ static rvl_status set_held(rvl_replay *replay, const rvl_trace_event *event,
     return status;
 }
 
-/* The host memory of it is that of a backup. */
+/*
+ * Keeps what the driver holds for a device as a paused allocation. Its backup is the host memory.
+ */
 static rvl_status keep(rvl_replay *replay, const rvl_trace_event *event,
                        const rvli_replay_process *process, int device, kept *on)
 {

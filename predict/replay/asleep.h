@@ -5,7 +5,7 @@
 
 #include "predict/replay/replay_internal.h"
 
-/* The verbs of a trace. One that is so already changes nothing. */
+/* Apply the verbs of a trace. A process that already sleeps, or is awake, is unchanged. */
 rvl_status rvli_replay_sleep(rvl_replay *replay, const rvl_trace_event *event,
                              rvli_replay_process *process);
 rvl_status rvli_replay_wake(rvl_replay *replay, const rvl_trace_event *event,
@@ -13,7 +13,7 @@ rvl_status rvli_replay_wake(rvl_replay *replay, const rvl_trace_event *event,
 
 bool rvli_replay_sleeps(const rvli_replay_process *process);
 
-/* Notes what a process holds for a cause, to take it away when it sleeps. */
+/* Notes what a process holds for a cause, so that its sleep can release it. */
 rvl_status rvli_replay_sleeper_holds(rvl_replay *replay, const rvl_trace_event *event,
                                      rvli_replay_process *process, int device, const char *cause,
                                      uint64_t bytes);

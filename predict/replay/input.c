@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the events come from: files through the trace reader, or a caller's source.
+ * The input of a replay: files, read by the trace reader, or a caller's source.
  *
- * A source has no tables, so names are given numbers here, and copied, as the reader does with
- * those of a file. What the reader refuses in a file is refused here in an event.
+ * A source has no tables of names, so this file numbers and copies them, as the reader does for a
+ * file. It refuses in an event what the reader refuses in a file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static rvl_status no_memory(rvl_replay *replay)
 
 /* ---- Names ---- */
 
-/* The entry of a name, made if needed. NULL: no memory. */
+/* Finds the entry of a name, or makes it. NULL: no memory. */
 static rvli_replay_name *intern(rvli_replay_name **names, const char *text)
 {
     rvli_replay_name *name;
@@ -87,7 +87,7 @@ static rvl_status open_source(rvl_replay *replay)
     return status;
 }
 
-/* Why no trace could hold this event; NULL: it may be. */
+/* Returns why no trace could hold this event; NULL: the event is valid. */
 static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_event *event)
 {
     if ((unsigned)event->kind >= RVL_EVENT_KIND_COUNT)
@@ -111,14 +111,14 @@ static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_ev
     return NULL;
 }
 
-/* Its place, for messages. */
+/* Sets the place of an event, for messages. */
 static void number_event(const rvli_replay_memory *memory, rvl_trace_event *event)
 {
     event->file = 0;
     event->line = memory->events < UINT32_MAX ? (uint32_t)memory->events + 1 : UINT32_MAX;
 }
 
-/* The event as a reader would give it. */
+/* Completes an event as a reader would return it. */
 static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
 {
     rvli_replay_memory *memory = &replay->memory;
@@ -148,7 +148,7 @@ static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
 
 /* ---- Callers that know a newer event ---- */
 
-/* Where such a caller gets the event: what is not known here is 0. */
+/* Copies an event to where such a caller gets it. Fields that this library does not know are 0. */
 static rvl_trace_event *show_newer(rvl_replay *replay, const rvl_trace_event *event, size_t size)
 {
     memset(&replay->newer, 0, size);
@@ -156,7 +156,7 @@ static rvl_trace_event *show_newer(rvl_replay *replay, const rvl_trace_event *ev
     return &replay->newer.known;
 }
 
-/* What it made of it, which must be known here. */
+/* Copies the event back. The caller must not have set fields that this library does not know. */
 static rvl_status take_newer(rvl_replay *replay, size_t size, rvl_trace_event *event)
 {
     rvl_trace_event known;

@@ -2,7 +2,7 @@
 /*
  * The result as JSON, schema 1 (docs/replay.md). Keys appear in the order in which they are set.
  *
- * A stage is made and written before the next one, so that a result of many stages never lies in
+ * Each stage is built and written before the next one, so that a result of many stages is never in
  * memory as a whole.
  */
 #include <inttypes.h>
@@ -16,14 +16,14 @@
 #include "reveille/verdict.h"
 
 #define SCHEMA 1
-#define SECONDS_DIGITS 15 /* significant ones: nanoseconds of eleven days */
+#define SECONDS_DIGITS 15 /* significant digits: nanoseconds of eleven days */
 #define NS_PER_SECOND 1e9
 
 static json_t *stage_name_of(const rvl_replay *replay, size_t device, uint32_t stage)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
     if (rvl_replay_get_stage(replay, device, stage, &stats, NULL) != RVL_OK)
-        return json_null(); /* nothing happened: no stage is listed */
+        return json_null(); /* nothing happened, so no stage is listed */
     return rvli_json_text(stats.name);
 }
 
@@ -40,7 +40,7 @@ static json_t *holders_to_json(const rvl_holder *holders, size_t count, bool *ok
     return array;
 }
 
-/* Holders that are not listed, as a sum. */
+/* The number and the sum of the holders that are not listed. */
 static json_t *others_to_json(size_t count, uint64_t bytes, bool *ok)
 {
     json_t *object = json_object();
@@ -49,8 +49,7 @@ static json_t *others_to_json(size_t count, uint64_t bytes, bool *ok)
     return object;
 }
 
-/* What was measured and read, where there is something: to have nothing is no failure of the call.
- */
+/* Adds measured and sampled bytes, if there are any. Having none is not a failure of the call. */
 static void add_truth(json_t *object, const rvl_replay *replay, size_t device, uint32_t stage,
                       bool *ok)
 {
@@ -67,7 +66,7 @@ static void add_truth(json_t *object, const rvl_replay *replay, size_t device, u
     rvli_error_set(&before);
 }
 
-/* Which of several, where the name does not say it. */
+/* Adds the process and number of a stage if its name is ambiguous. */
 static void add_mark(json_t *object, const rvl_replay *replay, size_t device, uint32_t stage,
                      const rvl_stage_stats *stats, bool *ok)
 {
@@ -163,7 +162,7 @@ static void put_text(writer *out, const char *text)
     put(out, text, strlen(text));
 }
 
-/* Takes the value over. Of an object that goes on, the brace at its end is left out. */
+/* Writes a value and releases it. goes_on: leaves out the brace at the end of the object. */
 static void put_json(writer *out, json_t *value, bool ok, bool goes_on)
 {
     char *text = ok ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(SECONDS_DIGITS)) : NULL;
@@ -175,7 +174,7 @@ static void put_json(writer *out, json_t *value, bool ok, bool goes_on)
     free(text);
 }
 
-/* Of a capacity that is an upper bound. */
+/* Writes the doubt of a capacity that is only an upper bound. */
 static void put_doubt(writer *out, const rvl_replay_device *device)
 {
     char text[96];
@@ -206,7 +205,7 @@ static void put_device(writer *out, const rvl_replay *replay, size_t index, bool
     put_text(out, "}");
 }
 
-/* A request that was refused; null: none was. */
+/* A refused request; null: there is none. */
 static json_t *refusal_to_json(const rvli_refusal *refusal, bool *ok)
 {
     if (refusal->number == 0)
@@ -270,7 +269,7 @@ static void put_verdict(writer *out, const rvl_replay *replay, const rvl_verdict
         out->status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for the verdict of a replay");
     if (text != NULL) {
         put_text(out, ",");
-        put_text(out, text + 1); /* its keys go on in the object that is open */
+        put_text(out, text + 1); /* its keys continue the open object */
     }
     free(text);
 }
@@ -308,7 +307,7 @@ typedef struct text_buffer {
     size_t capacity;
 } text_buffer;
 
-/* Keeps room for the zero byte at the end. */
+/* Appends text, and keeps room for the final zero byte. */
 static bool add_text(void *user, const char *text, size_t size)
 {
     text_buffer *buffer = user;

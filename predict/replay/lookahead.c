@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading some events ahead.
+ * Reads some events ahead.
  *
- * With many allocations live, every free is a chain of cache misses: the id's slot, the address's,
- * the allocation, its block. Knowing the next few events, each link is fetched while the events
- * before are applied. What is applied, and in which order, does not change: an error of the reader
- * is answered when its turn comes.
+ * With many live allocations, every free is a chain of cache misses: the slot of the id, that of
+ * the address, the allocation, its block. Since the next few events are known, each link is
+ * prefetched while the events before it are applied. This changes neither the events nor their
+ * order. An error of the reader is returned when its turn comes.
  */
 #include "core/prefetch.h"
 #include "predict/replay/replay_internal.h"
 
 #define EVENTS RVLI_REPLAY_AHEAD_EVENTS
 
-/* How many events before its turn each link of an event is fetched. */
+/* How many events ahead of its turn each link of an event is prefetched. */
 enum { SLOT_EVENTS = 10, RECORD_EVENTS = 6, PARTS_EVENTS = 3 };
 
 static rvli_replay_ahead_event *event_at(rvli_replay_ahead *ahead, uint32_t distance)
@@ -20,7 +20,7 @@ static rvli_replay_ahead_event *event_at(rvli_replay_ahead *ahead, uint32_t dist
     return &ahead->events[(ahead->first + distance) % EVENTS];
 }
 
-/* The addresses of the event's process, by id, NULL if it has had no event yet. */
+/* Returns the addresses of the event's process, by id; NULL: it has had no event yet. */
 static const rvli_intmap *addrs_of(const rvl_replay *replay, const rvl_trace_event *event)
 {
     uint32_t index = event->process_index;
@@ -34,7 +34,10 @@ static void fetch_id(const rvl_replay *replay, const rvl_trace_event *event)
         rvli_intmap_prefetch(addrs, event->id);
 }
 
-/* The address is known by now, unless its allocation is among the events ahead. */
+/*
+ * Looks up the address of a free. It is known by now, unless its allocation is among the events
+ * ahead.
+ */
 static void fetch_slot(rvl_replay *replay, rvli_replay_ahead_event *next)
 {
     const rvli_intmap *addrs = addrs_of(replay, &next->event);
@@ -58,7 +61,7 @@ static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)
         return;
     ahead->end = rvli_replay_input_next(replay, NULL, &last->event);
     if (ahead->end != RVL_OK) {
-        ahead->error = *rvli_error_get(); /* it is told in its turn */
+        ahead->error = *rvli_error_get(); /* returned when its turn comes */
         return;
     }
     ahead->count++;
@@ -75,7 +78,7 @@ const rvl_trace_event *rvli_replay_ahead_peek(const rvl_replay *replay)
 rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out)
 {
     rvli_replay_ahead *ahead = &replay->ahead;
-    if (ahead->count > 0) { /* the one that was returned last is done */
+    if (ahead->count > 0) { /* the last returned event is done */
         ahead->first = (ahead->first + 1) % EVENTS;
         ahead->count--;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a real device says while a trace is replayed on it.
+ * What a real device reports while a trace is replayed on it.
  *
- * After every event the device is asked how much is free; what is used is counted from what was
- * used before the first event, so that it holds neither the CUDA context nor other processes. These
- * are the figures that predictions are held against. A simulated device is not asked: it would
- * answer what the prediction is made of.
+ * After every event, the device is asked for its free memory. Used bytes are counted from what was
+ * used before the first event, so they include neither the CUDA context nor other processes.
+ * Predictions are compared with these figures. A simulated device is not asked, since it would
+ * return the prediction itself.
  */
 #include <errno.h>
 #include <time.h>
@@ -15,8 +15,9 @@
 #include "predict/replay/replay_internal.h"
 
 /*
- * Before a resume, on a simulated device: what was released has been cleared by then, since in a
- * run a stage lies between. The stage's own time is not in the transition's.
+ * The time that passes before a resume on a simulated device. In a run a stage lies between a pause
+ * and a resume, in which released memory is cleared. The time of the stage is not part of the
+ * transition's time.
  */
 #define SIMULATED_SETTLE_NS UINT64_C(60000000000)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a replay tells its timeline.
+ * Passes changes of a replay to its timeline.
  *
- * Nothing is summed here: after an event the context is asked what the tags that it touched have
- * now. A free does not name its tag, so that is looked up before the free.
+ * Nothing is summed up here. After an event, the context is asked for the bytes of the tags that
+ * the event touched. A free does not name its tag, so it is looked up before the free.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static bool grow_watched(rvl_replay *replay, rvl_tag tag)
     return true;
 }
 
-/* A series is made when it first has bytes. */
+/* Sets the bytes of a series, which is made when it first has some. */
 static rvl_status note_bytes(rvl_replay *replay, const rvl_trace_event *event, int device,
                              const rvli_replay_watched *watched, uint32_t *series, bool paused,
                              uint64_t bytes)
@@ -66,7 +66,7 @@ static rvl_status note_tag_on(rvl_replay *replay, const rvl_trace_event *event, 
     rvli_replay_watched *watched =
         &replay->watched[tag * (size_t)replay->device_count + (size_t)device];
     rvl_tag_stats stats = {.struct_size = sizeof stats};
-    if (watched->process == NULL) /* nothing was ever allocated there */
+    if (watched->process == NULL) /* nothing was ever allocated on this device */
         return RVL_OK;
     rvl_status status = rvl_tag_get_stats(replay->context, tag, device, &stats);
     if (status == RVL_OK)
@@ -78,7 +78,7 @@ static rvl_status note_tag_on(rvl_replay *replay, const rvl_trace_event *event, 
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 
-/* The tag of the event has memory on a device. */
+/* Notes the event's tag, which has memory on a device. */
 static rvl_status note_tag_of(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
                               int device)
 {
@@ -198,11 +198,10 @@ rvl_status rvli_replay_watch(rvl_replay *replay)
 }
 
 /*
- * Whether a change goes on with the next event: what lies in allocations changes at once, and an
- * allocation comes with what lies in it. So it is with a snapshot's change. Its trace takes bytes
- * from one allocation to another by a free and an allocation at one instant, and the low between
- * them never was. Only lows are passed over: behind the last allocation before a free there may be
- * a peak.
+ * Whether a change continues with the next event. An allocation and its parts change at one
+ * instant. So does a snapshot: its trace moves bytes between allocations by a free and an
+ * allocation at one instant, and the low between them never existed. Only lows are skipped: after
+ * an allocation that is followed by a free there may be a peak, so the change ends there.
  */
 static bool goes_on(const rvl_replay *replay, const rvl_trace_event *event)
 {

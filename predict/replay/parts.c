@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies in an allocation: bytes of it that count for other tags.
+ * The contents of an allocation: parts of its bytes that count for other tags.
  *
- * The ledger moves them from the allocation's tag to the part's. It does not know which allocation
- * they are of, so that is kept here, and all are taken back before the allocation is freed.
+ * The ledger moves bytes from the allocation's tag to that of the part. It does not know to which
+ * allocation they belong, so this is kept here, and all parts are taken back before the allocation
+ * is freed.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static void forget(rvli_replay_process *process, rvli_replay_parted *parted)
     free(parted);
 }
 
-/* The first part of an allocation. */
+/* Makes the record of an allocation, for its first part. */
 static rvl_status begin(rvl_replay *replay, const rvl_trace_event *event,
                         rvli_replay_process *process, rvl_addr addr,
                         rvli_replay_parted **parted_out)
@@ -80,7 +81,7 @@ static rvl_status begin(rvl_replay *replay, const rvl_trace_event *event,
     return RVL_OK;
 }
 
-/* The part of a tag, made if needed. NULL: no memory. */
+/* Finds the part of a tag, or makes it. NULL: no memory. */
 static part *part_of(rvli_replay_parted *parted, rvl_tag tag)
 {
     for (uint32_t i = 0; i < parted->count; i++) {
@@ -149,7 +150,7 @@ rvl_status rvli_replay_part(rvl_replay *replay, const rvl_trace_event *event,
         status = set(replay, event, parted, of, event->bytes);
     rvl_tag own = parted->own;
     int device = parted->device;
-    if (parted->total_bytes == 0) /* it may be paused now */
+    if (parted->total_bytes == 0) /* no parts are left, so it may be paused */
         forget(process, parted);
     return status == RVL_OK ? rvli_replay_note_part(replay, event, own, tag, device) : status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was read of the devices while the trace was recorded, beside what the replay predicts.
+ * Memory that was sampled on the devices while the trace was recorded, beside what the replay
+ * predicts.
  *
- * A stage keeps its last reading. One that is made right after a mark, before anything has moved,
- * also says how the stage before it has ended.
+ * A stage keeps its last sample. A sample right after a mark, before anything has changed, is also
+ * the end of the stage before the mark.
  */
 #include "base/error.h"
 #include "predict/replay/replay_internal.h"

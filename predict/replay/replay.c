@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running a replay: trace -> core on a backend -> result.
+ * Runs a replay: trace -> core on a backend -> result.
  *
- * The reader and the context stay open in the result, which hands out their strings.
+ * The reader and the context stay open in the result, which returns their strings.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "predict/replay/asleep.h"
 #include "predict/replay/replay_internal.h"
 
-/* How many events pass between two calls of the caller's progress function. */
+/* Events between two calls of the caller's progress function. */
 #define PROGRESS_EVENTS 65536u
 
-#define DEFAULT_PROFILE "h200" /* a device of unknown kind has its costs */
+#define DEFAULT_PROFILE "h200" /* its costs are used for devices of unknown kind */
 
 /* ---- Errors ---- */
 
@@ -39,7 +39,7 @@ rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event,
 {
     if (rvli_error_get()->status != cause)
         rvli_error(cause, rvl_status_text(cause));
-    rvl_error error = *rvli_error_get(); /* finding the column may write another */
+    rvl_error error = *rvli_error_get(); /* finding the column may overwrite the record */
     uint32_t column = event != NULL ? rvli_replay_input_column(replay, event, field) : 0;
     error.status = status;
     rvli_error_set(&error);
@@ -78,7 +78,7 @@ static bool is_simulated(const rvl_replay *replay)
     return strcmp(backend_of(replay), "sim") == 0;
 }
 
-/* The kind of device that the options name for all, if they do. */
+/* Loads the kind of device that the options name for all devices. */
 static rvl_status named_profile(rvl_replay *replay, rvl_profile *profile_out)
 {
     const char *device = replay->options.device;
@@ -89,7 +89,10 @@ static rvl_status named_profile(rvl_replay *replay, rvl_profile *profile_out)
                               "unknown device \"%.64s\": neither a profile nor a size", device);
 }
 
-/* A device as the trace's header describes it. Costs are those of its profile, if that is known. */
+/*
+ * Describes a device as the trace's header does. Costs are those of its profile, or of the default
+ * one if that is not known.
+ */
 static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *device,
                                  rvl_profile *profile_out)
 {
@@ -101,7 +104,7 @@ static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *dev
     if (status != RVL_OK)
         return rvli_replay_pass_on(replay, NULL, 0, status, status, "the profile of a device");
     profile_out->name = device->profile;
-    if (profile_out->capacity_bytes != device->capacity_bytes) /* as the card itself said it */
+    if (profile_out->capacity_bytes != device->capacity_bytes) /* as the card itself reports it */
         profile_out->capacity_doubt_bytes = 0;
     profile_out->capacity_bytes = device->capacity_bytes;
     profile_out->granularity_bytes = device->granularity_bytes;
@@ -265,7 +268,10 @@ static rvl_status run_events(rvl_replay *replay)
     return RVL_OK;
 }
 
-/* Refusals of another device say nothing of the one that the options name. */
+/*
+ * Ends the outcome of all processes. Refusals on the recorded device do not apply to another device
+ * that the options name.
+ */
 static void end_outcome(rvl_replay *replay)
 {
     replay->outcome.other_device = replay->options.device != NULL;
@@ -274,7 +280,7 @@ static void end_outcome(rvl_replay *replay)
         rvli_outcome_end(&replay->outcome, &replay->processes[i].refusals);
 }
 
-/* What only a running replay needs. */
+/* Frees what only a running replay needs. */
 static void forget_run(rvl_replay *replay)
 {
     rvli_replay_together_destroy(&replay->together);
@@ -312,7 +318,7 @@ static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_
     return status;
 }
 
-/* paths: of files, or the one name of a source. */
+/* paths: those of files, or the one name of a source. */
 static rvl_status start(const rvl_replay_source *source, const char *const *paths,
                         size_t path_count, const rvl_replay_options *options,
                         rvl_replay **replay_out)
@@ -332,7 +338,7 @@ static rvl_status start(const rvl_replay_source *source, const char *const *path
         return status;
     }
     forget_run(replay);
-    rvli_error_set(&before); /* a call that succeeds leaves the record */
+    rvli_error_set(&before); /* a successful call leaves the record unchanged */
     *replay_out = replay;
     return RVL_OK;
 }

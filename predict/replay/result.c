@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The result: what the context knows when the trace has ended, held against the budgets.
+ * The result: what the context has at the end of the trace, compared with the budgets.
  *
- * A device lists the stages of the processes that mark for it (docs/replay.md); `start` where
- * memory was in use in it, and `outside` where memory has changed.
+ * A device lists the stages of the processes that mark for it (docs/replay.md). It lists `start` if
+ * memory was in use then, and `outside` if memory changed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static rvl_status refuse(rvl_replay *replay, rvl_status status)
     return rvli_replay_refuse(replay, NULL, 0, status, "the result: %s", rvl_status_text(status));
 }
 
-/* What is listed of a stage on a device. */
+/* Returns the listed figures of a stage on a device. */
 static rvl_stage_stats stage_stats(const rvl_replay *replay, int device, uint32_t index)
 {
     const rvli_stage_of_process *stage = &replay->stages.list[index];
@@ -63,14 +63,17 @@ static void hold_against_budgets(rvl_replay *replay, int device)
 
 /* ---- Which stages a device lists ---- */
 
-/* Of the processes that mark: those that use the device. */
+/* Whether a process marks stages and uses the device. */
 static bool marks_itself(const rvl_replay *replay, uint32_t process, int device)
 {
     const rvli_stages_of_process *stages = &replay->processes[process].stages;
     return stages->marks > 0 && (stages->used_devices >> device & 1) != 0;
 }
 
-/* Those that use no device mark for devices that are used by processes which do not mark. */
+/*
+ * Whether a process marks stages but uses no device. It then marks for devices of processes that do
+ * not mark. often: it marks more than once.
+ */
 static bool marks_for_others(const rvl_replay *replay, uint32_t process, bool often)
 {
     const rvli_stages_of_process *stages = &replay->processes[process].stages;
@@ -87,9 +90,9 @@ static bool is_conductor(const rvl_replay *replay, uint32_t process)
 typedef enum choice {
     ITSELF,     /* processes that use the device, and mark */
     OFTEN,      /* controllers that mark more than once */
-    CONTROLLER, /* any controller, such as the machine with its one stage of all */
-    CONDUCTOR,  /* the first process that has marked */
-    WHOLE,      /* nobody has marked: the whole run is one stage */
+    CONTROLLER, /* any controller, such as the machine, which marks one stage for all */
+    CONDUCTOR,  /* the named process, or the first that marked */
+    WHOLE,      /* no process marked: the whole run is one stage */
 } choice;
 
 static bool is_chosen(const rvl_replay *replay, uint32_t process, int device, choice which)
@@ -109,7 +112,7 @@ static bool is_chosen(const rvl_replay *replay, uint32_t process, int device, ch
     return false;
 }
 
-/* The processes that mark for a device: docs/replay.md has the rule. */
+/* Chooses the processes that mark for a device (docs/replay.md has the rule). */
 static choice choose(const rvl_replay *replay, int device)
 {
     choice which = replay->conductor.name != NULL ? CONDUCTOR : ITSELF;
@@ -120,7 +123,7 @@ static choice choose(const rvl_replay *replay, int device)
     return WHOLE;
 }
 
-/* `start` is a stage where memory was in use in it, `outside` where memory has changed. */
+/* Whether to list a stage. `start` is listed if memory was in use, `outside` if memory changed. */
 static bool is_worth_listing(const rvl_replay *replay, uint32_t index, int device)
 {
     const rvli_stage_of_process *stage = &replay->stages.list[index];
@@ -139,7 +142,10 @@ static bool is_listed(const rvl_replay *replay, uint32_t index, int device, choi
            is_worth_listing(replay, index, device);
 }
 
-/* Two processes that are listed, or ranges: names come several times, and overlap. */
+/*
+ * Whether names need their process: stages of two processes are listed, or folded ones, or ranges.
+ * Names then repeat, or stages overlap.
+ */
 static bool needs_processes(const rvl_replay *replay, const rvli_replay_device *state)
 {
     const rvli_stage_of_process *list = replay->stages.list;
@@ -150,7 +156,10 @@ static bool needs_processes(const rvl_replay *replay, const rvli_replay_device *
     return replay->ranges && state->stage_count > 0 && state->listed[0] != 0;
 }
 
-/* In the order in which they began, `start` first, which is known only once it has ended. */
+/*
+ * Lists stages in the order in which they began. `start` comes first, although it is only known
+ * once it has ended.
+ */
 static rvl_status list_stages(rvl_replay *replay, int device)
 {
     rvli_replay_device *state = &replay->devices[device];
@@ -181,7 +190,7 @@ static rvl_status finish_device(rvl_replay *replay, int device)
 
 /* ---- Budgets ---- */
 
-/* Whether any device lists a stage that was marked so. */
+/* Whether any device lists a stage with this mark. */
 static bool has_mark(const rvl_replay *replay, const char *mark)
 {
     for (int device = 0; device < replay->device_count; device++) {
@@ -193,7 +202,7 @@ static bool has_mark(const rvl_replay *replay, const char *mark)
     return false;
 }
 
-/* Whether it is the first of its name on the first device that lists one. */
+/* Whether a stage is the first with its mark, over all devices in order. */
 static bool is_first_of_mark(const rvl_replay *replay, int device, uint32_t at)
 {
     const rvli_stage_of_process *list = replay->stages.list;
@@ -208,7 +217,7 @@ static bool is_first_of_mark(const rvl_replay *replay, int device, uint32_t at)
     return true;
 }
 
-/* "asleep, weights_awake", each mark once, cut where the room ends. */
+/* Writes "asleep, weights_awake": each mark once, cut off at the end of the room. */
 static void list_marks(const rvl_replay *replay, char *text, size_t size)
 {
     size_t length = 0;
@@ -313,7 +322,7 @@ uint64_t rvl_replay_event_count(const rvl_replay *replay, uint64_t *skipped_out)
     return replay != NULL ? replay->progress.events : 0;
 }
 
-/* A stage as an index into those that the device lists; stage_count: it does not. */
+/* Returns the index of a stage among those that the device lists; stage_count: it is not listed. */
 static uint32_t index_of(const rvli_replay_device *state, uint32_t stage)
 {
     uint32_t i = 0;
@@ -322,7 +331,10 @@ static uint32_t index_of(const rvli_replay_device *state, uint32_t stage)
     return i;
 }
 
-/* The listed stage in which memory ran out: the process's own, or what was begun last. */
+/*
+ * Returns the listed stage in which memory ran out: that of the process, or else the one that began
+ * last.
+ */
 static uint32_t oom_stage(const rvli_replay_device *state)
 {
     for (uint32_t i = state->oom_stage_count; i > 0; i--) {
@@ -333,7 +345,10 @@ static uint32_t oom_stage(const rvli_replay_device *state)
     return 0;
 }
 
-/* The listed stage with the device's peak: of several that were open then, the one begun last. */
+/*
+ * Returns the listed stage with the device's peak. Of several that were open at the peak, it is the
+ * one that began last.
+ */
 static uint32_t peak_stage(const rvl_replay *replay, int device)
 {
     const rvli_replay_device *state = &replay->devices[device];
@@ -379,7 +394,7 @@ static void describe_oom(const rvl_replay *replay, const rvli_replay_device *sta
     device->oom_tag = tag[0] != '\0' ? tag : NULL;
 }
 
-/* The request that ended a recorded program, if it was of this device. */
+/* Describes the request that ended a recorded program, if it was for this device. */
 static void describe_refusal(const rvl_replay *replay, const rvli_replay_device *state,
                              rvl_replay_device *device)
 {
@@ -396,7 +411,7 @@ static void describe_refusal(const rvl_replay *replay, const rvli_replay_device 
     device->oom_free_bytes = deadly->free_bytes;
 }
 
-/* Of a snapshot beside which no trace declares its device. */
+/* Whether the device is assumed: it is that of a snapshot, and no trace declares it. */
 static bool is_assumed(const rvl_replay *replay, const rvli_replay_device *state)
 {
     return replay->joined.device_assumed &&

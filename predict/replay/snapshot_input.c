@@ -2,8 +2,8 @@
 /*
  * Snapshots beside traces (predict/replay/snapshot_input.h).
  *
- * A snapshot does not say what it ran on. Its device is as the traces beside it declare it; where
- * they have none, as the options name it.
+ * A snapshot does not record its device. The traces beside it may declare it; otherwise the options
+ * name it.
  */
 #include "predict/replay/snapshot_input.h"
 
@@ -23,7 +23,7 @@
 #define PATH_BYTES 64
 #define NAME_BYTES 256
 
-/* What one opening needs. */
+/* The inputs of an opening. */
 typedef struct joining {
     rvli_joined *joined;
     const rvl_replay_options *options;
@@ -73,7 +73,7 @@ static size_t count_snapshots(const rvli_joined *joined)
 
 /* ---- The device ---- */
 
-/* The first of the traces that declares a device; NULL: it can no longer be told. */
+/* Returns the first trace that declares a device; NULL: none can be read again. */
 static const char *declaring_trace(const joining *j, const char *const *traces, size_t count,
                                    uint32_t index)
 {
@@ -97,7 +97,10 @@ static const char *declaring_trace(const joining *j, const char *const *traces, 
     return found;
 }
 
-/* Its name is the reader's; a known profile has a name that stays. */
+/*
+ * Replaces the name of the profile, which the reader owns, by that of a known profile, which stays
+ * valid.
+ */
 static rvl_status keep_profile(const joining *j, const char *const *traces, size_t count,
                                rvl_trace_device *device)
 {
@@ -121,7 +124,10 @@ static rvl_status keep_profile(const joining *j, const char *const *traces, size
     return RVL_OK;
 }
 
-/* The device of this index as traces declare it. RVL_ERR_NOT_FOUND: they do not. */
+/*
+ * Finds the device of this index in the headers of traces. RVL_ERR_NOT_FOUND: they do not declare
+ * it.
+ */
 static rvl_status read_device(const joining *j, const char *const *traces, size_t count,
                               rvl_trace_device *device)
 {
@@ -145,7 +151,10 @@ static rvl_status read_device(const joining *j, const char *const *traces, size_
     return status;
 }
 
-/* As the traces declare it. RVL_ERR_NOT_FOUND: they do not, or there are none. */
+/*
+ * Finds the device as the traces declare it. RVL_ERR_NOT_FOUND: they do not, or there are no
+ * traces.
+ */
 static rvl_status declared_device(const joining *j, rvl_trace_device *device)
 {
     const rvli_joined *joined = j->joined;
@@ -188,7 +197,10 @@ static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
 
 /* ---- Their traces ---- */
 
-/* "trainer", "trainer2", ...: ids of one process rise over all files. */
+/*
+ * Names the process of a snapshot: "trainer", "trainer2", ... They differ, since the ids of one
+ * process must rise over all files.
+ */
 static void name_process(const joining *j, size_t number, char name[NAME_BYTES])
 {
     const char *base = j->options->snapshot_process;
@@ -218,7 +230,7 @@ static rvl_status write_trace(const joining *j, size_t path, size_t number,
     return status;
 }
 
-/* The path that the reader opens. */
+/* Sets the path that the reader opens. */
 static rvl_status place_file(const joining *j, size_t path)
 {
     rvli_joined *joined = j->joined;
@@ -292,7 +304,7 @@ void rvli_joined_destroy(rvli_joined *joined)
     *joined = (rvli_joined){.device_assumed = joined->device_assumed};
 }
 
-/* ---- For others than a replay ---- */
+/* ---- Readers without a replay ---- */
 
 static rvl_status open_reader(const char *const *paths, size_t path_count,
                               const rvl_replay_options *options, rvl_trace_reader **reader_out)
