@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One case: its events made, replayed, and, where a tag's largest size is asked for, replayed with
- * other sizes until the granule is found beyond which a stage does not fit.
+ * Runs one case: makes its events and replays them. If the largest size of a tag is asked for, it
+ * replays them with other sizes until it finds the largest number of granules with which every
+ * stage fits.
  *
- * A model's KV cache is sized by its memory fraction, and so that is what is sought there, to the
- * millionth; the steps are made again for every try. Anything else is scaled (scale.c).
+ * A model's KV cache is sized by its memory fraction, so for that tag the search is for the
+ * fraction, to the millionth. The step is made again for every try. All other tags are scaled
+ * (scale.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +21,18 @@
 #define PPM 1000000
 #define GRANULES_MAX UINT32_MAX
 
-/* ---- What a case is made of ---- */
+/* ---- The inputs of a case ---- */
 
 typedef struct planned {
     const rvl_model *model; /* NULL: traces */
     const char *tag;
     rvl_model_options options; /* of the step */
     rvl_replay_options replay;
-    rvli_subject subject; /* of the traces, or of step */
+    rvli_subject subject; /* the events of the traces, or of step */
     rvl_model_step *step;
-    rvli_scaled_tag scaled; /* the largest size of it is sought */
-    uint64_t last_number;   /* of granules, at the last try */
-    int64_t last_room;      /* granules that it left free at the peak */
+    rvli_scaled_tag scaled; /* the tag with the largest size to find */
+    uint64_t last_number;   /* granules at the last try */
+    int64_t last_room;      /* granules that the last try left free at the peak */
     bool tried;
     rvl_plan_result *result;
 } planned;
@@ -42,7 +44,7 @@ static void fail(rvl_plan_result *result, rvl_plan_state state, const char *key,
     snprintf(result->why, sizeof result->why, "%s", why);
 }
 
-/* The place in a file, as far as it is known. */
+/* Puts the place in a file in front of the message, as far as it is known. */
 static void add_place(const rvl_error *error, rvl_plan_result *result)
 {
     rvli_text text = rvli_text_begin(result->why, sizeof result->why);
@@ -69,7 +71,10 @@ void rvli_case_refuse(rvl_status status, rvl_plan_result *result)
         add_place(error, result);
 }
 
-/* The events of a step are in no file. */
+/*
+ * Refuses a case after a failed replay. The events of a step are in no file, so its place is
+ * removed.
+ */
 static void fail_replay(const planned *c, rvl_status status)
 {
     if (c->model != NULL && rvli_error_get()->status == status)
@@ -86,7 +91,10 @@ static uint32_t gpus_of(const planned *c)
     return o->train_ranks > engine ? o->train_ranks : engine;
 }
 
-/* A step with these options. A fraction that leaves no room is told from other faults. */
+/*
+ * Makes a step with the current options. *no_room_out: the memory fraction leaves no room, which is
+ * not an error of the options.
+ */
 static bool make_step(planned *c, bool *no_room_out)
 {
     rvli_subject_close(&c->subject);
@@ -108,11 +116,11 @@ static bool make_step(planned *c, bool *no_room_out)
     return status == RVL_OK;
 }
 
-/* ---- What a replay says ---- */
+/* ---- The result of a replay ---- */
 
 /*
- * The command of the recording did not come to its end, for a reason that no size here changes. Of
- * what it would have done after that nothing is known. true: refused.
+ * Refuses a recording if its command did not finish, for a reason that no size here changes. What
+ * the command would have needed later is not known. true: refused.
  */
 static bool refuse_unfinished(planned *c, const rvl_replay *replay)
 {
@@ -151,7 +159,7 @@ static rvl_plan_state state_of(const rvl_replay *replay, uint64_t *headroom_byte
     return verdict.spare_bytes < verdict.headroom_bytes ? RVL_PLAN_TIGHT : RVL_PLAN_FITS;
 }
 
-/* Less room than the tightest stage so far? */
+/* Whether a stage has less room than the tightest one so far. */
 static bool is_tighter(uint64_t capacity, uint64_t peak, const rvl_plan_result *result)
 {
     if (result->stage[0] == '\0')
@@ -195,7 +203,7 @@ static void note_replay(const rvl_replay *replay, rvl_plan_result *result)
     }
 }
 
-/* Replays as it stands; keeps the replay if it is wanted. */
+/* Replays the case, and notes the result. replay_out: keeps the replay; may be NULL. */
 static void conclude(planned *c, uint64_t granules, rvl_replay **replay_out)
 {
     rvl_replay *replay;
@@ -216,7 +224,7 @@ static void conclude(planned *c, uint64_t granules, rvl_replay **replay_out)
 
 /* ---- The largest size of a tag ---- */
 
-/* Capacity and granularity of the largest device of the case. */
+/* Finds the largest capacity and the largest granularity of the case's devices. */
 static void measure_devices(const planned *c, uint64_t *capacity_out, uint64_t *granularity_out)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -236,7 +244,9 @@ static void measure_devices(const planned *c, uint64_t *capacity_out, uint64_t *
     }
 }
 
-/* Granules beyond the headroom that are free at the highest peak of any device; below 0: missing.
+/*
+ * Returns the granules beyond the headroom that are free at the highest peak of any device. A
+ * negative number of them is missing.
  */
 static int64_t room_of(const rvl_replay *replay, uint64_t headroom_bytes, uint64_t granularity)
 {
@@ -253,8 +263,9 @@ static int64_t room_of(const rvl_replay *replay, uint64_t headroom_bytes, uint64
 }
 
 /*
- * Where there is no room left: a line through the last two tries, or, after the first, one that
- * loses a granule of room with every granule of the tag. UINT64_MAX: it cannot be said.
+ * Guesses the number of granules that leaves no room, from a line through the last two tries. After
+ * the first try, the line loses one granule of room for each granule of the tag. UINT64_MAX: no
+ * guess.
  */
 static uint64_t guess_granules(planned *c, uint64_t granules, int64_t room)
 {
@@ -328,7 +339,7 @@ static void find_granules(planned *c, rvl_replay **replay_out)
     if (rvli_largest(granules_fit, c, 0, most + 1, traced, &largest) != RVL_OK)
         return;
     if (largest > most) {
-        c->result->largest_bytes = UINT64_MAX; /* it is never in use, or not where it matters */
+        c->result->largest_bytes = UINT64_MAX; /* the tag is never in use when it matters */
         conclude(c, UINT64_MAX, replay_out);
         return;
     }
@@ -341,7 +352,7 @@ static void find_granules(planned *c, rvl_replay **replay_out)
             rvli_subject_fraction(&c->subject, &c->scaled, c->result->largest_bytes, capacity);
 }
 
-/* A fraction so small that there is no cache is on the side of those that fit. */
+/* Whether a fraction fits. A fraction so small that there is no cache counts as fitting. */
 static rvl_status fraction_fits(void *user, uint64_t ppm, bool *fits_out, uint64_t *guess_out)
 {
     planned *c = user;
@@ -361,7 +372,7 @@ static void find_fraction(planned *c, rvl_replay **replay_out)
         return;
     c->options.mem_fraction_ppm = (uint32_t)ppm;
     bool fits = ppm > 0 && make_step(c, &no_room);
-    if (!fits && ppm < PPM) { /* the smallest that leaves room at all comes nearest */
+    if (!fits && ppm < PPM) { /* take the smallest fraction that leaves any room */
         c->options.mem_fraction_ppm = (uint32_t)ppm + 1;
         if (!make_step(c, &no_room))
             return;
@@ -444,6 +455,6 @@ rvl_status rvl_plan_run(const rvl_plan_case *given, rvl_plan_result *result_out,
     rvli_result_write(result_out, &result, sizeof result);
     if (result.state == RVL_PLAN_FAILED)
         return RVL_ERR_HOST_OOM;
-    rvli_error_set(&before); /* why a case is refused is in the result */
+    rvli_error_set(&before); /* the result has the reason for a refusal */
     return RVL_OK;
 }

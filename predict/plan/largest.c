@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The largest number that fits.
+ * Finds the largest number that fits.
  *
- * Every question is a replay, so that few are asked: what the last answer says about the place of
- * the largest number is tried first. Such a guess may be wrong. After a few of them the rest is
- * found by halving, so that there are never many more questions than halving alone asks.
+ * Every question is a replay, so few are asked. The last answer may estimate the largest number,
+ * and this guess is tried first. It may be wrong. After GUESSES questions the rest is found by
+ * bisection, so there are never many more questions than bisection alone would ask.
  */
 #include "predict/plan/plan_internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is planned, as an object: traces that were read once, or a model. */
+/* The object that is planned: traces that were read once, or a model. */
 #include <stdlib.h>
 
 #include "base/error.h"

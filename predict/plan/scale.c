@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sizes of one tag, scaled on the way into a replay.
+ * Scales the sizes of one tag on the way into a replay.
  *
- * What a process allocates under the tag on a device, from when none of it is live until none is
- * live again, is laid end to end in granules. Scaled by G / P, an allocation that lay from a to b
- * has floor(b G / P) - floor(a G / P) granules: together they have what G asks for, to the granule,
- * each as near its part as whole granules allow, and G = P changes nothing. What has no granule
- * left is left out, with its free, and pauses of what is not there.
+ * The allocations of a process under the tag on a device are laid end to end in granules, from the
+ * time when none of them is live until none is live again. Sizes are scaled by G / P, where P is
+ * the peak in granules and G the wanted size. An allocation that lay from a to b then has floor(b G
+ * / P) - floor(a G / P) granules. So the sizes add up to G exactly, each is as close to its share
+ * as whole granules allow, and G = P changes nothing. Allocations with no granule left are dropped,
+ * with their frees, and so are pauses of processes that have nothing left.
  *
- * Only what is live is remembered.
+ * Only live allocations are remembered.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +20,14 @@
 
 #include "predict/plan/plan_internal.h"
 
-/* ---- Who has part in a tag ---- */
+/* ---- The allocations of a tag ---- */
 
-/* A process on a device. */
+/* The allocations of a process on a device. */
 typedef struct group {
     UT_hash_handle hh;
     uint64_t key;    /* process and device */
     uint64_t live;   /* allocations */
-    uint64_t laid;   /* granules, since none was live */
+    uint64_t laid;   /* granules laid out since none was live */
     uint64_t in_use; /* granules */
 } group;
 
@@ -35,14 +36,14 @@ typedef struct live_key {
     uint64_t process;
 } live_key;
 
-/* A live allocation, and where it lies among those of its group. */
+/* A live allocation, and its place among those of its group. */
 typedef struct live_share {
     UT_hash_handle hh;
     live_key key;
     group *of;
     uint64_t from; /* granules */
     uint64_t to;
-    struct live_share *next; /* of those that are not in use any more */
+    struct live_share *next; /* next unused one */
 } live_share;
 
 typedef struct sharer {
@@ -50,22 +51,22 @@ typedef struct sharer {
     group *groups;
     live_share *live;
     live_share *unused;
-    uint64_t peak_granules; /* of the group that has most */
-    char *process;          /* of the first allocation */
+    uint64_t peak_granules; /* highest peak of any group */
+    char *process;          /* process of the first allocation */
     bool failed;            /* no memory */
 } sharer;
 
-/* What an event has to do with the tag. */
+/* How an event relates to the tag. */
 typedef enum part_kind {
     PART_NONE,
     PART_SIZED, /* an allocation, or its free */
     PART_OTHER, /* a pause or resume */
-    PART_GONE   /* says what lies in an allocation that is scaled */
+    PART_GONE   /* an event about parts of a scaled allocation */
 } part_kind;
 
 typedef struct part {
     part_kind kind;
-    uint64_t from; /* of what is sized: granules */
+    uint64_t from; /* PART_SIZED: its first granule */
     uint64_t to;
 } part;
 
@@ -162,7 +163,7 @@ static part share_free(sharer *s, const rvl_trace_event *event)
     return freed;
 }
 
-/* Whether an event is of an allocation that gets another size: what lies in it is not known. */
+/* Whether an event is for a scaled allocation. The parts of such an allocation are not known. */
 static bool is_sized(const sharer *s, const rvl_trace_event *event)
 {
     live_share *share = NULL;
@@ -183,7 +184,7 @@ static part share_event(sharer *s, const rvl_trace_event *event)
     return event->kind == RVL_EVENT_ALLOC ? share_alloc(s, event) : (part){PART_OTHER, 0, 0};
 }
 
-/* As before the first event. */
+/* Clears everything, as before the first event. */
 static void begin_sharing(sharer *s)
 {
     live_share *share, *next_share;
@@ -260,7 +261,7 @@ void rvli_scaled_tag_forget(rvli_scaled_tag *tag)
     *tag = (rvli_scaled_tag){0};
 }
 
-/* ---- What they come to, scaled ---- */
+/* ---- Scaling ---- */
 
 /* floor(laid * granules / peak), with peak and granules below 2^32. */
 static uint64_t scale(uint64_t laid, uint64_t granules, uint64_t peak)
@@ -271,7 +272,7 @@ static uint64_t scale(uint64_t laid, uint64_t granules, uint64_t peak)
 typedef struct scaler {
     sharer shared;
     uint64_t granules;
-    bool *seen; /* by process: it has something under the tag */
+    bool *seen; /* by process: it has allocations left under the tag */
     uint32_t seen_count;
 } scaler;
 
@@ -291,12 +292,12 @@ static bool see_process(scaler *s, uint32_t process)
     return true;
 }
 
-/* Gives an event its scaled size, or leaves it out if nothing is left of it. */
+/* Sets the scaled size of an event. Drops the event if no granule is left. */
 static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out)
 {
     scaler *s = user;
     const rvli_scaled_tag *tag = s->shared.tag;
-    if (event == NULL) { /* they begin */
+    if (event == NULL) { /* the events begin */
         begin_sharing(&s->shared);
         memset(s->seen, 0, s->seen_count * sizeof *s->seen);
         return RVL_OK;
@@ -337,7 +338,7 @@ rvl_status rvli_scaled_tag_replay(const rvli_subject *subject, const rvli_scaled
     return status;
 }
 
-/* ---- What is said about tags ---- */
+/* ---- Facts about tags ---- */
 
 typedef struct external_search {
     const char *cause;
@@ -373,14 +374,14 @@ uint32_t rvli_subject_fraction(const rvli_subject *subject, const rvli_scaled_ta
     return fraction < 1 ? (uint32_t)(fraction * 1e6) : 1000000;
 }
 
-/* Tags as they appear, each once. */
+/* Tags in order of appearance, each once. */
 typedef struct tag_list {
     char *text;
     size_t size;
     size_t length;
 } tag_list;
 
-/* Whether a tag is among those listed: no longer than the text has room for. */
+/* Whether the text already lists a tag. */
 static bool is_listed(const tag_list *list, const char *tag)
 {
     size_t length = strlen(tag);

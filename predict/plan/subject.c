@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The events of traces or of a step, read and replayed as often as they are needed. Nothing of a
- * trace is kept: one of any length takes the memory that its replay takes.
+ * The events of traces or of a step, which can be read and replayed repeatedly. Nothing of a trace
+ * is kept, so a trace of any length only takes the memory of its replay.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #define PATH_BYTES 32
 #define COPY_BYTES 65536
 
-/* ---- Pipes: they can be read once only, and so are copied into memory ---- */
+/* ---- Pipes can only be read once, so they are copied into memory ---- */
 
 static bool is_pipe(const char *path)
 {
@@ -26,7 +26,7 @@ static bool is_pipe(const char *path)
     return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
-/* Whether it is worth copying on: a device such as /dev/zero never ends. */
+/* Whether to copy on. A device such as /dev/zero never ends. */
 static bool may_be_trace(const char *bytes, size_t size)
 {
     static const char first[] = "reveille-trace ";
@@ -34,7 +34,7 @@ static bool may_be_trace(const char *bytes, size_t size)
     return memcmp(bytes, first, size < length ? size : length) == 0;
 }
 
-/* What is no trace is copied in part: enough for the reader to say so. */
+/* Copies a trace. Of anything else, copies only enough for the reader to refuse it. */
 static bool copy_to(int from, int to)
 {
     char bytes[COPY_BYTES];
@@ -53,7 +53,7 @@ static bool copy_to(int from, int to)
     }
 }
 
-/* A file without a name that has what the pipe had. -1: it could not be made. */
+/* Copies a pipe to an unnamed file. -1: it could not be made. */
 static int drain(const char *path)
 {
     int pipe = open(path, O_RDONLY | O_CLOEXEC);
@@ -68,7 +68,7 @@ static int drain(const char *path)
     return file;
 }
 
-/* Paths that can be read again and again. */
+/* Makes paths that can be read repeatedly. */
 static rvl_status place_paths(rvli_subject *subject, const char *const *paths, size_t count)
 {
     subject->paths = calloc(count, sizeof(char *));
@@ -97,7 +97,7 @@ static rvl_status place_paths(rvli_subject *subject, const char *const *paths, s
     return RVL_OK;
 }
 
-/* Messages name what the caller named. */
+/* Replaces the path in the error record by the caller's name for it. */
 static void name_place(const rvli_subject *subject)
 {
     const rvl_error *error = rvli_error_get();
@@ -153,7 +153,7 @@ static bool note_stage(void *user, const rvl_trace_event *event)
     return true;
 }
 
-/* The reader stays: it has the devices' strings. */
+/* Reads the traces once. The reader stays open, since it owns the devices' strings. */
 static rvl_status read_once(rvli_subject *subject, bool *has_stage_out)
 {
     *has_stage_out = false;

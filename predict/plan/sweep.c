@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All cases on all cores: a thread takes the next one that nobody has. A case that was taken is
- * finished, so that those that are left out are the last of them.
+ * Runs all cases on all cores. A thread takes the next free case. A case that was taken is
+ * finished, so only the last cases can be left out.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static void *run_cases(void *user)
     }
 }
 
-/* Cores of this process. */
+/* Returns the number of cores that this process may use. */
 static uint32_t core_count(void)
 {
     cpu_set_t cores;
@@ -72,7 +72,7 @@ rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options)
     const rvl_error before = *rvli_error_get();
     atomic_init(&shared.next, 0);
     uint32_t wanted = shared.options.thread_count > 0 ? shared.options.thread_count : core_count();
-    /* This thread works too; those that cannot be started are done without. */
+    /* This thread works too. If a thread cannot be started, the others do its work. */
     while (started + 1 < wanted && started < THREADS_MAX &&
            started + 1 < shared.options.case_count &&
            pthread_create(&threads[started], NULL, run_cases, &shared) == 0)
@@ -80,19 +80,22 @@ rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options)
     run_cases(&shared);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    rvli_error_set(&before); /* the caller's functions and refused cases have changed it */
+    rvli_error_set(&before); /* the caller's functions and refused cases changed it */
     return RVL_OK;
 }
 
 /* ---- Which one ---- */
 
-/* Below 0: a is less. */
+/* Returns a negative number if a is less. */
 static int compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
-/* Fewest GPUs, then smallest of them, then most of what was asked for, then least waiting. */
+/*
+ * Prefers fewer GPUs, then smaller ones, then the larger size of the tag, then less time in
+ * transitions.
+ */
 static int compare_costs(const rvl_plan_result *a, const rvl_plan_result *b)
 {
     const int steps[] = {
@@ -109,8 +112,10 @@ static uint64_t missing_bytes(const rvl_plan_result *of)
     return of->peak_bytes > of->capacity_bytes ? of->peak_bytes - of->capacity_bytes : 0;
 }
 
-/* One with weights that are too large by themselves has no peak, and is nearer than one that cannot
- * be. */
+/*
+ * Returns the rank of a result. If the weights alone are too large, there is no peak. Such a case
+ * still ranks before one that is impossible.
+ */
 static int rank_of(const rvl_plan_result *result)
 {
     switch (result->state) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Profiles in files: reading what `reveille calibrate` has written (docs/calibrate.md).
+ * Reads profiles from files that `reveille calibrate` wrote (docs/calibrate.md).
  *
- * A file says its format and version first. Every key is looked at: one that is not known is a
- * mistake and no extension, since a new version would say so. What only people and later fits read
- * ("measured", "agreement") is passed over.
+ * A file begins with its format and version. Every key is checked. An unknown key is a mistake and
+ * not an extension, since a new version would have another version number. Keys that only people
+ * and later fits read ("measured", "agreement") are ignored.
  *
- * The strings of a profile outlive the call and have no owner, as those of built-in profiles: they
- * are kept once for every text, until the process ends.
+ * The strings of a profile outlive the call and have no owner, like those of built-in profiles.
+ * Each text is kept once, until the process ends.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static const char *keep(const char *text)
 
 /* ---- Values ---- */
 
-/* The first failure stays; what is read after it means nothing. */
+/* The first failure stays. Values that are read after it are invalid. */
 typedef struct reader {
     const char *path;
     rvl_status status;
@@ -85,13 +85,13 @@ static void refuse(reader *r, rvl_status status, const char *key, const char *fo
     rvli_error_place(r->path, 0, 0);
 }
 
-/* "costs.create" of "costs" and "create". */
+/* Makes "costs.create" from "costs" and "create". */
 static void join(char name[KEY_BYTES], const char *parent, const char *key)
 {
     snprintf(name, KEY_BYTES, "%.40s%s%.40s", parent, parent[0] != '\0' ? "." : "", key);
 }
 
-/* Refuses a key that is none of the list, which ends with NULL. */
+/* Refuses keys that are not in the list, which ends with NULL. */
 static void check_keys(reader *r, const json_t *object, const char *parent,
                        const char *const *known)
 {
@@ -235,7 +235,7 @@ static rvl_driver_use read_driver(reader *r, const json_t *root)
     return use;
 }
 
-/* What the file says that it is; before anything else of it is believed. */
+/* Checks the format and the version, before anything else is used. */
 static void check_format(reader *r, const json_t *root)
 {
     const json_t *format = json_object_get(root, "format");
@@ -299,7 +299,7 @@ static void read_profile(reader *r, const json_t *root, rvl_profile *profile)
 
 /* ---- Files ---- */
 
-/* The bytes of a file, as far as a profile can be long. NULL: refused. The caller frees it. */
+/* Reads a file, up to the largest size of a profile. NULL: refused. The caller frees the bytes. */
 static char *read_bytes(reader *r, size_t *size_out)
 {
     FILE *file = fopen(r->path, "re");
@@ -334,7 +334,7 @@ static json_t *read_json(reader *r)
     free(bytes);
     if (root != NULL)
         return root;
-    /* jansson says nothing where it is refused memory. */
+    /* jansson leaves the text empty when it has no memory. */
     if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory) {
         refuse(r, RVL_ERR_HOST_OOM, NULL, "no host memory for a device profile");
     } else {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines through medians.
+ * Fits lines to medians.
  *
- * The cost model has so much a call and so much a byte. A line is laid through the medians of all
- * sizes so that the sum of the squares of its relative errors is least: a call of 10 us counts as
- * much as one of 10 ms. Neither part of a line falls below zero.
+ * In the cost model, an act has a cost for each call and a cost for each byte. A line is fitted to
+ * the medians of all sizes so that the sum of the squares of its relative errors is smallest. So a
+ * call of 10 us counts as much as one of 10 ms. Neither part of a line is negative.
  *
- * Some costs are not measured alone: a warm pause has the calls in it, a cold one the making of
- * memory as well. What is known is taken off first.
+ * Some costs are not measured alone: a warm pause includes its calls, and a cold one includes the
+ * allocation of host memory as well. Known costs are subtracted first.
  */
 #include "reveille/calibrate.h"
 
@@ -25,7 +25,7 @@
 #define GIB_BYTES 1073741824.0
 #define LARGE_BLOCKS_BYTES (16 * GIB_BYTES) /* four blocks of 4 GiB */
 
-/* What was measured, without elements that are of another version. */
+/* The measurements, converted to this version of their struct. */
 typedef struct samples {
     rvl_measurement *list;
     size_t count;
@@ -50,7 +50,7 @@ static void add_point(points *all, double bytes, double value)
     }
 }
 
-/* Medians of an act by size. */
+/* Returns the medians of an act by size. */
 static points medians(const samples *all, const char *act)
 {
     points found = {.count = 0};
@@ -61,7 +61,7 @@ static points medians(const samples *all, const char *act)
     return found;
 }
 
-/* The median of an act on so many bytes; 0: it was not measured. */
+/* Returns the median of an act on this many bytes; 0: it was not measured. */
 static double median_of(const samples *all, const char *act, uint64_t bytes)
 {
     for (size_t i = 0; i < all->count; i++) {
@@ -71,7 +71,7 @@ static double median_of(const samples *all, const char *act, uint64_t bytes)
     return 0;
 }
 
-/* With one part given as 0: the other that fits best. */
+/* Fits one part of a line, with the other part 0. */
 static double fit_one(const points *all, bool per_byte)
 {
     double upper = 0, lower = 0;
@@ -134,7 +134,7 @@ static bool fit_act(const samples *all, const char *act, rvl_cost *cost)
     return found.count > 0;
 }
 
-/* A call that costs the same for every size: its median over all sizes. */
+/* Fits a call that costs the same for every size, from its medians over all sizes. */
 static bool fit_call(const samples *all, const char *act, rvl_cost *cost)
 {
     points found = medians(all, act);
@@ -144,9 +144,9 @@ static bool fit_call(const samples *all, const char *act, rvl_cost *cost)
 }
 
 /*
- * What the first create after releases takes above a create: by the largest pause of blocks, of
- * which none is cleared while others are still released. If there was no room for it, by rows of
- * calls, of at least 2 GiB.
+ * Fits the extra time of the first create after releases, compared with a plain create. It is taken
+ * from the largest pauses of blocks, in which no block is cleared while others are still being
+ * released. If there was no room for these, it is taken from rows of calls, of at least 2 GiB.
  */
 static bool fit_reclaim(const samples *all, rvl_cost_model *model)
 {
@@ -162,13 +162,13 @@ static bool fit_reclaim(const samples *all, rvl_cost_model *model)
         if (rows.bytes[i] >= 2 * GIB_BYTES)
             add_point(&extra, rows.bytes[i], rows.values[i] - create);
     }
-    if (pauses.count + rows.count > 0) /* the model has no price for a create after nothing */
+    if (pauses.count + rows.count > 0) /* reclaiming no bytes has no cost in the model */
         model->reclaim =
             (rvl_cost){.call_ns = 0, .fs_per_byte = whole(fit_one(&extra, true) * FS_PER_NS)};
     return pauses.count + rows.count > 0;
 }
 
-/* Times of pauses or resumes less what their calls take: what copying takes. */
+/* Returns the copy times of pauses or resumes: their times minus those of their calls. */
 static points copying(const samples *all, const char *act, const rvl_cost_model *model, bool out)
 {
     points found = medians(all, act), left = {.count = 0};
@@ -183,7 +183,9 @@ static points copying(const samples *all, const char *act, const rvl_cost_model 
     return left;
 }
 
-/* Points of at least a GiB: what pauses and resumes have once does not count there. */
+/*
+ * Returns the points of at least 1 GiB. There the fixed costs of pauses and resumes do not matter.
+ */
 static points large(const points *all)
 {
     points found = {.count = 0};
@@ -195,8 +197,9 @@ static points large(const points *all)
 }
 
 /*
- * A direction of the link. Bytes: by what pauses (resumes) take, or if none were large enough by
- * the largest plain copy. The call: by the same bytes in pieces of 2 MiB, less as one copy.
+ * Fits one direction of the link. The cost of a byte is taken from pauses (resumes), or, if none
+ * was large enough, from the largest plain copy. The cost of a call is taken from the same bytes
+ * copied in pieces of 2 MiB, minus their time as one copy.
  */
 static bool fit_copy(const samples *all, const points *moved, const char *plain, const char *pieces,
                      rvl_cost *cost)
@@ -222,7 +225,10 @@ static bool fit_copies(const samples *all, rvl_cost_model *model)
            fit_copy(all, &in, "link_to_device", "link_to_device_by_2_mib", &model->copy_to_device);
 }
 
-/* What it takes to begin making host memory: by the smallest pause, which makes one chunk. */
+/*
+ * Returns the time to start allocating host memory, from the smallest pause, which allocates one
+ * chunk.
+ */
 static double host_start(const points *cold, const rvl_cost_model *model)
 {
     uint64_t chunks = ((uint64_t)cold->bytes[0] + RVL_HOST_CHUNK_BYTES - 1) / RVL_HOST_CHUNK_BYTES;
@@ -231,8 +237,9 @@ static double host_start(const points *cold, const rvl_cost_model *model)
 }
 
 /*
- * The rate for buffers, by what pauses of the same ones take with memory that has to be made and
- * with memory that is there: their calls are the same. 0: not measured.
+ * Returns the rate of allocating host memory for buffers, from pauses of the same buffers with host
+ * memory that must be allocated and with host memory that exists. Their calls are the same. 0: not
+ * measured.
  */
 static double host_rate_in_buffers(const samples *all, const rvl_cost_model *model, double start)
 {
@@ -245,9 +252,9 @@ static double host_rate_in_buffers(const samples *all, const rvl_cost_model *mod
 }
 
 /*
- * Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. How
- * long it takes to begin is known by small amounts. The rate lies between that of large amounts in
- * one piece, and that of buffers.
+ * Host memory is allocated in parallel with the copy into it, so a cold pause lasts as long as the
+ * slower of the two. Small amounts show the time to start. The rate is that of large amounts in one
+ * piece. If the rate of buffers is higher, it is the mean of the two.
  */
 static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *waits)
 {
@@ -263,7 +270,7 @@ static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *
     return true;
 }
 
-/* What the first pause of a process takes above the same one later. */
+/* Fits the extra time of the first pause of a process, compared with the same pause later. */
 static bool fit_first(const samples *all, rvl_cost_waits *waits)
 {
     points first = medians(all, "pause_first");
@@ -275,7 +282,10 @@ static bool fit_first(const samples *all, rvl_cost_waits *waits)
     return true;
 }
 
-/* A create that has to wait is done when what it needs has been cleared, and paid for. */
+/*
+ * Fits the rate of clearing. A create that has to wait is done when the memory that it needs is
+ * cleared and reclaimed.
+ */
 static bool fit_clear(const samples *all, const rvl_cost_model *model, rvl_cost_waits *waits)
 {
     points waited = medians(all, "create_needing_cleared");
@@ -287,9 +297,9 @@ static bool fit_clear(const samples *all, const rvl_cost_model *model, rvl_cost_
 }
 
 /*
- * What digests add to a pause, for the sizes that were measured with and without. Both take much
- * longer than what they differ by: where it comes out as less than half of what writing the same
- * memory takes (fill), it is noise, since digests read all of it.
+ * Fits the time that digests add to a pause, for sizes that were measured with and without them.
+ * The difference is much smaller than either time. If it is less than half the time of writing the
+ * same memory (fill), it is noise, since digests read all of the memory.
  */
 static bool fit_digest(const samples *all, rvl_cost_model *model)
 {
@@ -338,7 +348,10 @@ static line sum_of(rvl_cost *const calls[], size_t count)
     return sum;
 }
 
-/* How many times as long blocks take as their calls do in a row; the median of all sizes. */
+/*
+ * Scales the sum of calls by the ratio of the time of blocks to that of the same calls in a row.
+ * The ratio is the median of all sizes.
+ */
 static line by_ratio(const points *blocks, line sum)
 {
     double ratios[POINTS_MAX];
@@ -351,8 +364,9 @@ static line by_ratio(const points *blocks, line sum)
 }
 
 /*
- * Makes the sum of some calls what blocks take in transitions: the line through them, if they took
- * turns often enough to be typical. Each call keeps its share of what a call and a byte cost.
+ * Scales the costs of some calls so that their sum is the time of blocks in transitions: the line
+ * fitted to the blocks if these were measured often enough to be typical, or else by their ratio.
+ * Each call keeps its share of the cost of a call and of a byte.
  */
 static void make_sum(const points *blocks, bool typical, rvl_cost *const calls[], size_t count)
 {
@@ -374,9 +388,9 @@ static bool is_typical(const samples *all, const char *act)
 }
 
 /*
- * Blocks of a pause, less what releases pay for those that the driver has cleared since the pause
- * began: it clears a part of each block while one is released. Of the few large ones none is clear
- * before the last is released.
+ * Returns the times of blocks of a pause, minus what releases pay for memory that the driver has
+ * cleared since the pause began. While a block is released, the driver clears a part of another.
+ * Large blocks are few, and none is cleared before the last one is released.
  */
 static points releasing(const samples *all, const rvl_cost_model *model, rvl_cost clear)
 {
@@ -391,7 +405,7 @@ static points releasing(const samples *all, const rvl_cost_model *model, rvl_cos
     return left;
 }
 
-/* In a transition calls take longer than in a row of the same calls. */
+/* Fits calls in transitions, where they take longer than in a row of the same calls. */
 static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost clear)
 {
     rvl_cost *const down[2] = {&model->unmap, &model->release};
@@ -403,7 +417,10 @@ static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost 
 
 /* ---- What the driver takes ---- */
 
-/* A part that all backups have, and a part that grows with the host memory that is pinned. */
+/*
+ * Fits the device memory that the driver uses for pinned memory: a part for any backup, and a part
+ * that grows with the pinned host memory.
+ */
 static void fit_pinned(const samples *all, rvl_driver_use *use)
 {
     const rvl_measurement *least = NULL, *most = NULL;
@@ -417,7 +434,7 @@ static void fit_pinned(const samples *all, rvl_driver_use *use)
     if (most == NULL)
         return;
     double low = (double)least->median_value, high = (double)most->median_value;
-    /* The records come in whole granules: a small amount that took none says nothing. */
+    /* Records take whole granules, so a small amount that took none is ignored. */
     double apart = (double)(low > 0 ? most->bytes - least->bytes : most->bytes);
     double per_byte = apart > 0 && high > low ? (high - low) / apart : 0;
     double fixed = low > 0 ? low - per_byte * (double)least->bytes : 0;
@@ -445,14 +462,14 @@ static uint64_t fit(const samples *all, rvl_profile *profile)
     bool clears = fit_clear(all, model, waits);
     known |= clears ? BIT(clear) : 0;
     if (clears && waits->clear.fs_per_byte > 0) {
-        /* Nothing takes longer meanwhile (docs/fidelity/transitions.md). */
+        /* Nothing takes longer during clearing (docs/fidelity/transitions.md). */
         waits->idle_clearing = waits->unmap_clearing = waits->release_clearing = (rvl_cost){0};
         known |= BIT(idle_clearing) | BIT(unmap_clearing) | BIT(release_clearing);
     }
     known |= fit_digest(all, model) ? BIT(digest) : 0;
     known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
-    /* Last: what is fitted above compares calls with calls. */
+    /* This comes last, since the fits above compare calls with calls. */
     fit_transitions(all, model, waits->clear);
     profile->driver.context_bytes = (uint64_t)median_of(all, "context_takes", 0);
     profile->driver.first_kernel_bytes = (uint64_t)median_of(all, "first_kernel_takes", 0);

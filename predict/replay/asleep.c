@@ -104,8 +104,7 @@ rvl_status rvli_replay_sleeper_holds(rvl_replay *replay, const rvl_trace_event *
         found = add_held(sleeper, device, cause);
     if (found == NULL)
         return no_memory(replay, event);
-    if (bytes > 0 ||
-        !sleeper->asleep) /* its 0 is the effect of the sleep; the wake restores the bytes */
+    if (bytes > 0 || !sleeper->asleep) /* 0: it sleeps; the wake restores it */
         found->bytes = bytes;
     return RVL_OK;
 }

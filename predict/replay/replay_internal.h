@@ -70,17 +70,15 @@ typedef struct rvli_replay_device {
     rvl_driver_use driver; /* of a simulated device: memory that its driver uses */
     uint64_t granularity_bytes;
     uint64_t capacity_doubt_bytes;
-    uint64_t part_bytes; /* bytes in parts of allocations now */
-    uint64_t
-        pinned_bytes; /* the most pinned host memory so far, for which the driver keeps records */
+    uint64_t part_bytes;   /* bytes in parts of allocations now */
+    uint64_t pinned_bytes; /* the most pinned host memory so far */
     bool sampled;
     uint64_t sample_count; /* samples after the first one */
     int64_t worst_difference_bytes;
     bool overcommitted;
     const char *oom_file;
     uint32_t oom_line;
-    uint32_t
-        *oom_stages; /* stages open at that time, by start; then the current one of the process */
+    uint32_t *oom_stages; /* stages open then, by start; the process's own last */
     uint32_t oom_stage_count;
     /* Filled in at the end: */
     rvl_device_stats stats;

@@ -16,7 +16,7 @@ static rvl_status no_memory(rvl_replay *replay, const rvl_trace_event *event)
     return rvli_replay_refuse(replay, event, 0, RVL_ERR_HOST_OOM, "no host memory for a stage");
 }
 
-/* A list with room for one more; false: no memory, and the list is as it was. */
+/* Grows a list to have room for one more item. false: no memory, and the list is unchanged. */
 static bool grow(void *list, uint32_t count, uint32_t *capacity, size_t item_bytes)
 {
     void **items = list;
@@ -39,7 +39,7 @@ static bool is_above(uint64_t bytes, uint64_t part_bytes, const rvli_stage_part 
            (bytes == part->peak_bytes && part_bytes > part->part_bytes);
 }
 
-/* What a real device said while the segment lasted. */
+/* Adds what a real device reported during the segment. */
 static void add_measured(const rvl_replay *replay, int device, rvli_stage_part *part)
 {
     const rvli_replay_measured *measured = &replay->measured[device];
@@ -51,7 +51,10 @@ static void add_measured(const rvl_replay *replay, int device, rvli_stage_part *
     part->measured = true;
 }
 
-/* A segment of a stage. Answers whether the stage needs it for those who held its peak. */
+/*
+ * Adds a segment to a stage. Returns whether the stage needs the segment for the holders of its
+ * peak.
+ */
 static bool add_segment(const rvl_replay *replay, uint32_t index, int device, uint32_t segment,
                         const rvl_private_segment *now)
 {
@@ -72,7 +75,7 @@ static bool add_segment(const rvl_replay *replay, uint32_t index, int device, ui
                                                        rvli_stage_on(replay, into, device)));
 }
 
-/* Gives the segment that is over, or has come this far, to all that are open. */
+/* Adds the current segment to all open stages. *needed_out: at least one of them needs it. */
 static rvl_status give_out(rvl_replay *replay, bool *needed_out)
 {
     const rvli_stages *stages = &replay->stages;
@@ -89,7 +92,7 @@ static rvl_status give_out(rvl_replay *replay, bool *needed_out)
     return RVL_OK;
 }
 
-/* A stage begins or ends here. */
+/* Ends the current segment, since a stage begins or ends here. */
 static rvl_status cut(rvl_replay *replay, const rvl_trace_event *event)
 {
     bool needed;
@@ -106,7 +109,7 @@ static rvl_status cut(rvl_replay *replay, const rvl_trace_event *event)
     return RVL_OK;
 }
 
-/* The larger of two on a device. */
+/* Keeps the larger of two stages on a device. */
 static void keep_larger(rvli_stage_part *kept, const rvli_stage_part *part)
 {
     uint64_t host_bytes = part->host_bytes > kept->host_bytes ? part->host_bytes : kept->host_bytes;
@@ -128,12 +131,12 @@ static void fold(rvl_replay *replay, uint32_t index)
     into->count++;
     into->end_ns = stages->now_ns;
     stage->count = 0;
-    stages->free[stages->free_count++] = index; /* there is room since it was opened */
+    stages->free[stages->free_count++] = index; /* room was made when it was opened */
 }
 
 /* ---- Opening and closing ---- */
 
-/* A place in the list, with room for all that its end needs. */
+/* Takes a place in the list, and makes the room that closing the stage needs. */
 static bool add_place(rvl_replay *replay, uint32_t *index_out)
 {
     rvli_stages *stages = &replay->stages;
@@ -162,7 +165,7 @@ static bool add_place(rvl_replay *replay, uint32_t *index_out)
     return true;
 }
 
-/* The name among those of the process. NULL: no memory. */
+/* Finds the name among those of the process, or adds it. NULL: no memory. */
 static rvli_stage_mark *mark_of(rvli_stages_of_process *process, const char *name)
 {
     rvli_stage_mark *mark = NULL;
@@ -197,7 +200,10 @@ static void put_in(rvl_replay *replay, uint32_t index, const rvli_stage_of_proce
     }
 }
 
-/* Where stages of a name go once there are too many: made with the first of them. */
+/*
+ * Makes the stage into which further stages of a name are folded, with the first of them. false: no
+ * memory.
+ */
 static bool folded_under(rvl_replay *replay, rvli_stage_mark *mark,
                          const rvli_stage_of_process *first)
 {
@@ -217,14 +223,14 @@ static bool folded_under(rvl_replay *replay, rvli_stage_mark *mark,
     return true;
 }
 
-/* Whether a stage is listed alone. */
+/* Whether to keep a stage by itself. */
 static bool is_kept(const rvl_replay *replay, const rvli_stages_of_process *process)
 {
     return process->kept < RVLI_STAGES_OF_PROCESS &&
            (uint64_t)replay->stages.kept * (uint64_t)replay->device_count < RVLI_STAGES_KEPT;
 }
 
-/* Whether stages of a name that are folded have, or get, a place of their own. */
+/* Whether folded stages of a name have, or get, a place of their own. */
 static bool has_place(const rvl_replay *replay, const rvli_stages_of_process *process,
                       const char *name)
 {
@@ -240,7 +246,7 @@ static bool has_place(const rvl_replay *replay, const rvli_stages_of_process *pr
     return false;
 }
 
-/* A stage of a process begins. */
+/* Begins a stage of a process. */
 static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, const char *name,
                              bool gap, uint32_t *index_out)
 {
@@ -281,7 +287,7 @@ static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, c
     return rvli_replay_note_stage(replay, event, &stage);
 }
 
-/* What is open ends with the segment before the cut. */
+/* Ends an open stage, with the segment before the cut. */
 static void close_stage(rvl_replay *replay, uint32_t index)
 {
     rvli_stages *stages = &replay->stages;
@@ -298,7 +304,10 @@ static void close_stage(rvl_replay *replay, uint32_t index)
         stages->closed[stages->closed_count++] = index;
 }
 
-/* What came before the first mark of a process is what the whole run has come to. */
+/*
+ * Makes the stage `start`, which ends at the first mark of a process: a copy of the whole run until
+ * then.
+ */
 static rvl_status end_start(rvl_replay *replay, const rvl_trace_event *event)
 {
     rvli_stages *stages = &replay->stages;
@@ -325,7 +334,7 @@ static rvl_status end_start(rvl_replay *replay, const rvl_trace_event *event)
 
 /* ---- Marks ---- */
 
-/* The process marks: time is cut, and what was before its first mark has ended. */
+/* Cuts time at a mark of a process. Before its first mark, ends its `start`. */
 static rvl_status begin_mark(rvl_replay *replay, const rvl_trace_event *event,
                              rvli_stages_of_process **process_out)
 {
@@ -393,7 +402,7 @@ rvl_status rvli_replay_stages_enter(rvl_replay *replay, const rvl_trace_event *e
     return status;
 }
 
-/* The process has ended, or marks no more. */
+/* Ends all stages of a process that ended, or marks no more. */
 static void end_all(rvl_replay *replay, rvli_stages_of_process *process)
 {
     while (process->range_count > 0)
@@ -450,7 +459,10 @@ static void note_read(rvli_stage_part *part, uint64_t read_bytes, uint64_t predi
     part->predicted_bytes = predicted_bytes;
 }
 
-/* Right after a mark, before anything has moved, it also says how the stage before has ended. */
+/*
+ * A sample right after a mark, before memory has changed, is also the end of the stage before the
+ * mark.
+ */
 void rvli_replay_stages_read(rvl_replay *replay, int device, uint64_t read_bytes,
                              uint64_t predicted_bytes)
 {
@@ -479,7 +491,10 @@ rvl_status rvli_replay_stages_begin(rvl_replay *replay)
     return RVL_OK;
 }
 
-/* "forward#3", "other stages: step-7"; of one that was folded, the largest's on any device. */
+/*
+ * Makes a name such as "forward#3" or "other stages: step-7". For a folded stage, it is that of the
+ * largest on any device.
+ */
 static bool make_name(const rvl_replay *replay, uint32_t index)
 {
     rvli_stage_of_process *stage = &replay->stages.list[index];

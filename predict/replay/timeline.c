@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Filling a timeline (predict/replay/timeline.h), and handing it out. */
+/* Fills a timeline (predict/replay/timeline.h), and returns its contents. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ rvl_status rvli_timeline_describe(rvl_timeline *timeline, size_t device, int ind
 
 /* ---- Series ---- */
 
-/* Kind, process, a zero byte, tag: what a series is looked up by. NULL: no memory. */
+/* Makes the key of a series: kind, process, zero byte, tag. NULL: no memory. */
 static rvli_timeline_name *make_name(rvli_timeline_kind kind, const char *process, const char *tag,
                                      size_t *size_out)
 {
@@ -110,7 +110,7 @@ static bool grow_series(rvli_timeline_device *device)
     return true;
 }
 
-/* Takes the name over. false: no memory, and the name is still the caller's. */
+/* Adds a series, which then owns the name. false: no memory, and the caller still owns the name. */
 static bool add_series(rvli_timeline_device *device, rvli_timeline_name *name, size_t size)
 {
     if (!grow_series(device))
@@ -160,7 +160,7 @@ static int compare_values(const void *left, const void *right)
     return a->series < b->series ? -1 : a->series > b->series;
 }
 
-/* Makes room by letting points stand for more. */
+/* Makes room by letting points stand for more changes and time. */
 static rvl_status make_room(const rvl_timeline *timeline, rvli_timeline_device *device)
 {
     uint32_t points = timeline->points_max;
@@ -174,7 +174,7 @@ static rvl_status make_room(const rvl_timeline *timeline, rvli_timeline_device *
                                device->span_max_ns, timeline->stages_seen <= points / 8);
 }
 
-/* Puts the open point behind the others. RVL_ERR_HOST_OOM leaves it open. */
+/* Appends the open point to the others. RVL_ERR_HOST_OOM leaves it open. */
 static rvl_status close_open(const rvl_timeline *timeline, rvli_timeline_device *device)
 {
     rvli_timeline_bucket *open = &device->open;
@@ -189,7 +189,7 @@ static rvl_status close_open(const rvl_timeline *timeline, rvli_timeline_device 
         return no_memory();
     for (uint32_t i = 0; i < count; i++) {
         const rvli_timeline_series *series = &device->series[open->values[i].series];
-        if (series->epoch != device->epoch) /* it has not changed since the peak */
+        if (series->epoch != device->epoch) /* unchanged since the peak */
             open->values[i].at_peak_bytes = series->bytes;
         values[i] = open->values[i];
     }
@@ -202,7 +202,7 @@ static rvl_status close_open(const rvl_timeline *timeline, rvli_timeline_device 
     return RVL_OK;
 }
 
-/* Whether what is committed now belongs to a point of its own. */
+/* Whether the next commit begins a new point. */
 static bool is_full(const rvli_timeline_device *device, uint64_t time_ns)
 {
     const rvli_timeline_bucket *open = &device->open;
@@ -210,7 +210,7 @@ static bool is_full(const rvli_timeline_device *device, uint64_t time_ns)
            (device->span_max_ns > 0 && time_ns - open->begin_ns >= device->span_max_ns);
 }
 
-/* The value of a series in the open point. NULL: no memory. */
+/* Finds the value of a series in the open point, or adds it. NULL: no memory. */
 static rvl_timeline_value *value_of(rvli_timeline_device *device, uint32_t index)
 {
     rvli_timeline_series *series = &device->series[index];
@@ -227,7 +227,7 @@ static rvl_timeline_value *value_of(rvli_timeline_device *device, uint32_t index
     }
     series->serial = device->serial;
     series->slot = open->value_count++;
-    bool from_start = open->changes == 0; /* else it had these bytes for a part of the point */
+    bool from_start = open->changes == 0; /* else it had these bytes for part of the point */
     open->values[series->slot] =
         (rvl_timeline_value){.series = index,
                              .before_bytes = series->bytes,
@@ -385,7 +385,7 @@ void rvl_timeline_close(rvl_timeline *timeline)
     free(timeline);
 }
 
-/* ---- Handing it out ---- */
+/* ---- Returning the contents ---- */
 
 size_t rvl_timeline_device_count(const rvl_timeline *timeline)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Filling a timeline.
+ * Fills a timeline.
  *
- * What changes at one instant is set series by series and then committed: the device's use between
- * two of the sets never was. A commit goes into the open point of its device. That is closed when
- * it stands for enough changes or enough time; when a device has as many points as it may have,
- * neighbours are merged until at most five eighths are left, and points stand for more from then
- * on. So points are dense where there is much going on and where there is much time, and a change
- * costs O(1) on average. Stages are merged likewise when there are more of them than points.
+ * The changes of one instant are set series by series and then committed, since the use of the
+ * device between two of them never existed. A commit adds to the open point of its device. The
+ * point is closed when it stands for enough changes or enough time. When a device has its maximum
+ * of points, neighbours are merged until at most five eighths are left, and from then on points
+ * stand for more. So points are dense where much happens and where much time passes, and a change
+ * costs O(1) on average. Stages are merged in the same way when there are more of them than points.
  */
 #ifndef RVL_PREDICT_REPLAY_TIMELINE_H
 #define RVL_PREDICT_REPLAY_TIMELINE_H
@@ -23,8 +23,8 @@ typedef struct rvli_timeline_series {
     uint64_t bytes;
     uint64_t peak_bytes;
     uint64_t epoch;  /* at_peak_bytes of its value was noted in this epoch of the device */
-    uint64_t serial; /* of the point that slot belongs to */
-    uint32_t slot;   /* place among the open point's values */
+    uint64_t serial; /* serial of the point to which slot belongs */
+    uint32_t slot;   /* index among the open point's values */
 } rvli_timeline_series;
 
 typedef struct rvli_timeline_bucket {
@@ -35,13 +35,13 @@ typedef struct rvli_timeline_bucket {
     uint64_t max_bytes;
     uint64_t last_bytes;
     uint64_t peak_ns;
-    uint64_t peak_part_bytes; /* of allocations, at the peak */
+    uint64_t peak_part_bytes; /* bytes in parts of allocations, at the peak */
     rvl_timeline_value *values;
     uint32_t value_count;
     bool begins_stage;
 } rvli_timeline_bucket;
 
-/* A series by its name: process, a byte, tag. */
+/* A series by its name: kind, process, zero byte, tag. */
 typedef struct rvli_timeline_name {
     UT_hash_handle hh;
     uint32_t series;
@@ -65,24 +65,24 @@ typedef struct rvli_timeline_device {
     uint32_t series_capacity;
     rvli_timeline_name *names;
 
-    rvli_timeline_bucket *buckets; /* room for as many as the timeline allows */
+    rvli_timeline_bucket *buckets; /* room for the timeline's maximum */
     uint32_t bucket_count;
 
     rvli_timeline_bucket open; /* its values have room for open_capacity */
     uint32_t open_capacity;
-    uint64_t serial; /* of the open point */
+    uint64_t serial; /* serial of the open point */
     uint64_t epoch;  /* rises at each new peak of the open point */
-    bool pending;    /* something was set since the last commit */
+    bool pending;    /* a series was set since the last commit */
     bool stage_begins;
-    uint64_t changes_max; /* a point stands for this many changes, or */
-    uint64_t span_max_ns; /* this much time */
+    uint64_t changes_max; /* a point stands for at most this many changes, */
+    uint64_t span_max_ns; /* and this much time */
 } rvli_timeline_device;
 
-/* A stage, or neighbours that are one since there are more stages than points. */
+/* A stage, or neighbouring stages that were merged since there were more of them than points. */
 typedef struct rvli_timeline_mark {
-    char *name; /* of the first of them */
+    char *name; /* of the first one */
     uint32_t step;
-    uint32_t first; /* its number among all stages */
+    uint32_t first; /* number of the first among all stages */
     uint32_t count;
     uint64_t begin_ns;
 } rvli_timeline_mark;
@@ -94,16 +94,19 @@ struct rvl_timeline {
     rvli_timeline_mark *stages;
     uint32_t stage_count;
     uint32_t stage_capacity;
-    uint32_t stages_seen; /* those that were merged included */
+    uint32_t stages_seen; /* including merged ones */
     uint64_t end_ns;
 };
 
-/* Says which devices there are, once. RVL_ERR_STATE if it was said already; RVL_ERR_HOST_OOM. */
+/*
+ * Sets the number of devices, once, and describes them. RVL_OK; RVL_ERR_STATE: it was set before;
+ * RVL_ERR_HOST_OOM.
+ */
 rvl_status rvli_timeline_begin(rvl_timeline *timeline, size_t device_count);
 rvl_status rvli_timeline_describe(rvl_timeline *timeline, size_t device, int index,
                                   const char *profile, uint64_t capacity_bytes);
 
-/* The series of a name, made if needed. tag NULL: untagged. RVL_ERR_HOST_OOM. */
+/* Finds the series of a name, or makes it. tag NULL: untagged. RVL_OK or RVL_ERR_HOST_OOM. */
 typedef enum rvli_timeline_kind {
     RVLI_TIMELINE_HELD = 'h',
     RVLI_TIMELINE_PAUSED = 'p',
@@ -112,34 +115,36 @@ typedef enum rvli_timeline_kind {
 rvl_status rvli_timeline_series_of(rvl_timeline *timeline, size_t device, rvli_timeline_kind kind,
                                    const char *process, const char *tag, uint32_t *series_out);
 
-/* A series has this many bytes from time_ns on, which the next commit makes so.
- * RVL_ERR_HOST_OOM leaves the series as it was. */
+/*
+ * Sets the bytes of a series from time_ns on. They take effect with the next commit. RVL_OK or
+ * RVL_ERR_HOST_OOM, which leaves the series unchanged.
+ */
 rvl_status rvli_timeline_set(rvl_timeline *timeline, uint64_t time_ns, size_t device,
                              uint32_t series, uint64_t bytes);
 
-/* So much of allocations is for something. Of equal peaks the one with the most of it counts. */
+/* Sets the bytes in parts of allocations. Of equal peaks, the one with the most of them counts. */
 void rvli_timeline_parts(rvl_timeline *timeline, size_t device, uint64_t bytes);
 
-/* What was set on any device holds from time_ns on. */
+/* Commits what was set on any device, from time_ns on. */
 void rvli_timeline_commit(rvl_timeline *timeline, uint64_t time_ns);
 
 rvl_status rvli_timeline_stage(rvl_timeline *timeline, const char *name, uint32_t step,
                                uint64_t time_ns);
 
-/* There is no more to come. */
+/* Ends the timeline, and closes the open points. */
 rvl_status rvli_timeline_end(rvl_timeline *timeline);
 
 /* ---- timeline_merge.c ---- */
 
 /*
- * Merges neighbours that together stand for at most changes_max changes and span_max_ns; with
- * keep_stages not over the beginning of a stage. RVL_ERR_HOST_OOM leaves points that are whole, and
- * more of them.
+ * Merges neighbours that together stand for at most changes_max changes and span_max_ns. With
+ * keep_stages, does not merge across the start of a stage. RVL_OK or RVL_ERR_HOST_OOM, which leaves
+ * valid points, but more of them.
  */
 rvl_status rvli_timeline_merge(rvli_timeline_bucket *buckets, uint32_t *count, uint64_t changes_max,
                                uint64_t span_max_ns, bool keep_stages);
 
-/* Merges neighbouring stages until at most half of them are left. end_ns: of the last. */
+/* Merges neighbouring stages until at most half of them are left. end_ns: end of the last stage. */
 void rvli_timeline_merge_stages(rvli_timeline_mark *stages, uint32_t *count, uint64_t end_ns);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Making one point of two: every peak, least, most and last is that of one of them. */
+/*
+ * Merges two points into one. Every peak, minimum, maximum and last value is taken from one of
+ * them.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +18,10 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A series that changed in the earlier point alone went on with what it had at that one's end. */
+/*
+ * A series that only changed in the earlier point kept the bytes that it had at the end of that
+ * point.
+ */
 static rvl_timeline_value from_earlier(const rvl_timeline_value *value, bool peak_is_later)
 {
     rvl_timeline_value merged = *value;
@@ -24,7 +30,7 @@ static rvl_timeline_value from_earlier(const rvl_timeline_value *value, bool pea
     return merged;
 }
 
-/* One that changed in the later point alone had until then what it had before. */
+/* A series that only changed in the later point had the same bytes as before until then. */
 static rvl_timeline_value from_later(const rvl_timeline_value *value, bool peak_is_later)
 {
     rvl_timeline_value merged = *value;
@@ -48,7 +54,7 @@ static rvl_timeline_value from_both(const rvl_timeline_value *a, const rvl_timel
     };
 }
 
-/* Both lists are ordered by series. Returns how many values there are. */
+/* Merges two lists that are sorted by series. Returns the number of values. */
 static uint32_t merge_values(const rvli_timeline_bucket *a, const rvli_timeline_bucket *b,
                              bool peak_is_later, rvl_timeline_value *values)
 {
@@ -71,7 +77,7 @@ static uint32_t merge_values(const rvli_timeline_bucket *a, const rvli_timeline_
     return count;
 }
 
-/* Takes b into a. false: no memory, nothing has changed. */
+/* Merges b into a. false: no memory, and nothing has changed. */
 static bool absorb(rvli_timeline_bucket *a, rvli_timeline_bucket *b)
 {
     bool peak_is_later = b->max_bytes > a->max_bytes ||
@@ -125,9 +131,9 @@ rvl_status rvli_timeline_merge(rvli_timeline_bucket *buckets, uint32_t *count, u
 /* ---- Stages ---- */
 
 /*
- * Neighbours become one as long as that stands for few enough stages and little enough time. Two
- * that stay apart are together too much of one or the other. There are not more such pairs than an
- * eighth of all for each reason, and so at most about half of the stages are left.
+ * Merges neighbours as long as the result stands for few enough stages and little enough time. A
+ * pair that stays apart exceeds one of these limits together. For each limit, such pairs are at
+ * most an eighth of all stages, so at most about half of the stages are left.
  */
 void rvli_timeline_merge_stages(rvli_timeline_mark *stages, uint32_t *count, uint64_t end_ns)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Wake together: what every step resumes, known before it begins.
+ * Wake together: finds the tags that every step resumes, before the step begins.
  *
- * The trace is read once in advance. Only resumes and steps are looked at; the replay proper finds
- * every other fault, so that a bad trace gets the same message with either wake.
+ * This reads the trace once in advance. It only looks at resumes and steps. The replay itself finds
+ * all other faults, so a bad trace gets the same message with either wake.
  */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static int compare_pairs(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Of several resumes of one tag within a step the first stays. */
+/* Ends a step. Of several resumes of one tag within it, keeps the first. */
 static void end_step(rvli_replay_together *together)
 {
     size_t begin = together->first[together->step_count];
@@ -44,7 +44,7 @@ static void end_step(rvli_replay_together *together)
     together->pair_count = begin + kept;
 }
 
-/* Begins the step after the last one, or step 0. */
+/* Begins the next step, or step 0. false: no memory. */
 static bool begin_step(rvli_replay_together *together, size_t step)
 {
     if (step + 1 >= together->step_capacity) {
@@ -87,7 +87,7 @@ static bool collect_event(rvli_replay_together *together, rvli_replay_conductor 
     case RVL_EVENT_RESUME:
         return add_pair(together, event);
     case RVL_EVENT_STAGE:
-        rvli_replay_conducts(conductor, event); /* who marks first may do so with a stage */
+        rvli_replay_conducts(conductor, event); /* may choose the conductor */
         return true;
     case RVL_EVENT_STEP:
         if (!rvli_replay_conducts(conductor, event))
@@ -99,7 +99,7 @@ static bool collect_event(rvli_replay_together *together, rvli_replay_conductor 
     }
 }
 
-/* reader NULL: from the source. */
+/* Collects the resumes of all steps. reader NULL: from the source. */
 static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
 {
     rvli_replay_together *together = &replay->together;
@@ -117,7 +117,7 @@ static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
             return no_memory(replay);
         status = rvli_replay_input_next(replay, reader, &event);
     }
-    /* The replay itself meets the same line; what is wrong before it is told first. */
+    /* The replay itself will find the same line, after any fault before it. */
     if (status != RVL_ERR_NOT_FOUND && status != RVL_ERR_CORRUPT_TRACE)
         return status;
     end_step(together);

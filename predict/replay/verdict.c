@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verdict: one sentence, from what happened.
+ * The verdict: one sentence about what happened.
  *
- * The order in which it is decided: memory that did not fit, as the replay's own devices count or
- * as the recorded program met it; a command that failed; a recording that breaks off; no use of a
- * GPU; refusals that were survived; and then the room that is left, against the headroom.
+ * It is decided in this order: memory that did not fit, either on the replay's own devices or in
+ * the recorded program; a command that failed; a recording that is cut off; no use of a GPU;
+ * refusals that were survived; and then the remaining memory, compared with the headroom.
  */
 #include "reveille/verdict.h"
 
@@ -31,7 +31,7 @@ static int place_of(const rvl_trace_event *event)
     return event->device == RVL_TRACE_HOST ? RVL_NO_DEVICE : (int)event->device;
 }
 
-/* The stage of the process, or, where it marks none, the one begun last. */
+/* Returns the open stage of the process, or, if it has none, the one that began last. */
 static uint32_t stage_of(const rvl_replay *replay, const rvl_trace_event *event)
 {
     const rvli_stages *stages = &replay->stages;
@@ -48,7 +48,7 @@ static void note_refusal(rvl_replay *replay, rvli_refusal_open *process,
     const rvli_refusal *last = &process->last;
     int device = place_of(event);
     bool by_allocator = event->flags & RVL_REFUSE_BY_ALLOCATOR;
-    /* An allocator's word is the end of its tries, which the driver has refused before. */
+    /* An allocator refuses at the end of its tries, which the driver has refused before. */
     bool again = process->open && last->device == device && !last->by_allocator &&
                  (by_allocator || last->requested_bytes == event->bytes);
     if (process->open && !again)
@@ -71,7 +71,7 @@ static void note_refusal(rvl_replay *replay, rvli_refusal_open *process,
     process->open = true;
 }
 
-/* The first is named. */
+/* Notes a deadly refusal. The verdict names the first one. */
 static void note_deadly(rvli_outcome *outcome, rvli_refusal_open *process)
 {
     if (outcome->deadly.number == 0 || process->last.number < outcome->deadly.number)
@@ -117,7 +117,10 @@ static bool ended_well(const rvli_outcome *outcome)
     return outcome->ended && !outcome->by_signal && outcome->exit_status == 0;
 }
 
-/* A program that starts a process again, or tries less in another, has survived if it ends well. */
+/*
+ * Whether a refusal ended the program. A program that restarts a process, or asks for less in
+ * another one, survives if it ends well.
+ */
 static bool was_deadly(const rvli_outcome *outcome)
 {
     return outcome->deadly.number != 0 && !(outcome->replaced && ended_well(outcome));
@@ -137,7 +140,7 @@ static void note_grant(rvli_outcome *outcome, rvli_refusal_open *process,
     process->open = false;
 }
 
-/* A program that marks a stage goes on. */
+/* A program that marks a stage has survived the refusal. */
 static void note_mark(rvli_outcome *outcome, rvli_refusal_open *process)
 {
     if (process->open)
@@ -233,8 +236,10 @@ static void say_bytes(sentence *said, uint64_t bytes)
     say(said, "%s", room);
 }
 
-/* "KILL", of signals that end a command; NULL: another. sigabbrev_np() is newer than the glibc that
- * the wheel is for. */
+/*
+ * Returns the name of a signal that ends commands, such as "KILL"; NULL: any other. sigabbrev_np()
+ * is newer than the glibc of the wheel.
+ */
 static const char *signal_name(uint32_t number)
 {
     static const char *const names[] = {
@@ -247,7 +252,7 @@ static const char *signal_name(uint32_t number)
     return number < sizeof names / sizeof names[0] ? names[number] : NULL;
 }
 
-/* A shell ends with 128 and the number of the signal that has ended its last command. */
+/* A shell exits with 128 plus the number of the signal that ended its last command. */
 static void say_end(sentence *said, const rvl_verdict *verdict)
 {
     uint32_t status = verdict->exit_status;
@@ -268,8 +273,10 @@ static void say_stage(sentence *said, const char *stage, uint32_t number)
         say(said, "#%" PRIu32, number);
 }
 
-/* One that did not say how may have been ended on purpose: then who failed for a reason is named,
- * too. */
+/*
+ * A process that did not say how it failed may have been killed on purpose. Then the first process
+ * that gave a reason is named too.
+ */
 static void say_failures(sentence *said, const rvli_outcome *outcome)
 {
     const rvli_failure *first = &outcome->failure, *reason = &outcome->reason;
@@ -415,7 +422,7 @@ rvl_status rvli_headroom_read(const rvl_replay_options *options, rvli_headroom *
     return RVL_OK;
 }
 
-/* What a device has left at its peak beyond the headroom: the least decides. */
+/* Finds the device with the least memory left at its peak beyond the headroom. */
 static void find_room(const rvl_replay *replay, rvl_verdict *verdict)
 {
     int64_t least = INT64_MAX;
@@ -450,7 +457,7 @@ static void name_refusal(const rvli_refusal *refusal, rvl_verdict *verdict)
     verdict->free_bytes = refusal->free_bytes;
 }
 
-/* Whether a device of the replay had no room; then the verdict names that request. */
+/* Whether a device of the replay had no room. If so, the verdict names that request. */
 static bool find_overcommit(const rvl_replay *replay, rvl_verdict *verdict)
 {
     for (int i = 0; i < replay->device_count; i++) {
@@ -465,7 +472,7 @@ static bool find_overcommit(const rvl_replay *replay, rvl_verdict *verdict)
         verdict->requested_bytes = device.oom_requested_bytes;
         verdict->free_bytes = device.oom_free_bytes;
         if (rvl_replay_get_stage(replay, (size_t)i, device.oom_stage, &stage, NULL) == RVL_OK)
-            verdict->stage = stage.name; /* with its number */
+            verdict->stage = stage.name; /* includes its number */
         return true;
     }
     return false;

@@ -30,8 +30,7 @@
     X(PENDING, "pending")                                                                          \
     X(CACHED, "cached")
 
-#define AWAY_MOST                                                                                  \
-    4u /* pools that can be released while an engine sleeps; any more are taken as present */
+#define AWAY_MOST 4u /* pools that can be released; further ones are always present */
 
 typedef enum tag_number {
 #define TAG_ENUM(name, text) TAG_##name,

@@ -111,8 +111,7 @@ typedef struct rvli_pickle_container {
     bool taken;     /* for the caller: it has read this container */
     uint32_t first; /* row, or run; lists: run + 1; 0: none */
     uint32_t last;  /* last run + 1 */
-    uint32_t
-        stack; /* lists: the stack of the frames among the items: rvli_stack_node + 1; 0: none */
+    uint32_t stack; /* lists: stack of their frames: rvli_stack_node + 1; 0: none */
 } rvli_pickle_container;
 
 typedef struct rvli_pickle_run {

@@ -160,8 +160,7 @@ typedef struct rvli_run {
     uint64_t guessed_until; /* after this entry, no live block has a guessed size */
     bool out_of_memory;     /* host memory ran out in a callback, which cannot return a failure */
     bool verify;
-    bool
-        changed; /* settings or limits are not the recorded ones, and the run as recorded is done */
+    bool changed;       /* settings or limits differ from the recorded; that run is done */
     rvli_burst *bursts; /* in order */
     uint32_t burst_count;
     uint32_t burst_capacity;
