@@ -84,7 +84,7 @@ rvl_status rvl_plan_sweep(const rvl_plan_sweep_options *options)
     return RVL_OK;
 }
 
-/* ---- Which one ---- */
+/* ---- Comparing results ---- */
 
 /* Returns a negative number if a is less. */
 static int compare(uint64_t a, uint64_t b)

@@ -32,7 +32,7 @@
 #define CAPACITY_MIN (INT64_C(1) << 20)
 #define GRANULARITY_MIN 4096
 
-/* ---- Strings that stay ---- */
+/* ---- Strings without an owner ---- */
 
 typedef struct kept {
     struct kept *next;

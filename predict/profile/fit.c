@@ -415,7 +415,7 @@ static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost 
     make_sum(&resumes, is_typical(all, "resume_block"), up, 3);
 }
 
-/* ---- What the driver takes ---- */
+/* ---- Memory that the driver uses ---- */
 
 /*
  * Fits the device memory that the driver uses for pinned memory: a part for any backup, and a part

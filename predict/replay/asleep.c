@@ -151,7 +151,7 @@ static rvl_status pause_tags(rvl_replay *replay, const rvl_trace_event *event,
     return rvli_replay_note_tags(replay, event, sleeper->tags, sleeper->tag_count);
 }
 
-/* ---- The driver's part ---- */
+/* ---- Memory of the driver ---- */
 
 /* The start of a step of the driver, and the time that transitions had taken until then. */
 typedef struct stopwatch {

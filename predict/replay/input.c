@@ -146,7 +146,7 @@ static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
     return RVL_OK;
 }
 
-/* ---- Callers that know a newer event ---- */
+/* ---- Callers with a newer version of the event ---- */
 
 /* Copies an event to where such a caller gets it. Fields that this library does not know are 0. */
 static rvl_trace_event *show_newer(rvl_replay *replay, const rvl_trace_event *event, size_t size)
@@ -194,7 +194,7 @@ static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out)
     return status == RVL_OK ? adopt(replay, event_out) : status;
 }
 
-/* ---- Either ---- */
+/* ---- Files or a source ---- */
 
 rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out)
 {

@@ -53,7 +53,7 @@ rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event,
     return status;
 }
 
-/* ---- Who conducts ---- */
+/* ---- The conductor ---- */
 
 bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event)
 {

@@ -308,7 +308,7 @@ void rvli_replay_result_destroy(rvl_replay *replay)
     }
 }
 
-/* ---- Handing it out ---- */
+/* ---- Returning the result ---- */
 
 size_t rvl_replay_device_count(const rvl_replay *replay)
 {

@@ -450,7 +450,7 @@ uint32_t rvli_replay_stages_current(const rvl_replay *replay, uint32_t process_i
     return WHOLE_RUN;
 }
 
-/* ---- What was read ---- */
+/* ---- Samples ---- */
 
 static void note_read(rvli_stage_part *part, uint64_t read_bytes, uint64_t predicted_bytes)
 {

@@ -16,7 +16,7 @@ static rvl_status no_memory(void)
     return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the timeline: ask for fewer points");
 }
 
-/* ---- Beginning ---- */
+/* ---- Opening ---- */
 
 rvl_status rvl_timeline_open(const rvl_timeline_options *options, rvl_timeline **timeline_out)
 {

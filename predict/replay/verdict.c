@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "predict/replay/replay_internal.h"
 
-/* ---- What became of refusals ---- */
+/* ---- Outcomes of refusals ---- */
 
 static void count_refusal(rvli_outcome *outcome, const rvli_refusal *refusal)
 {
@@ -401,7 +401,7 @@ static void write_text(const rvli_outcome *outcome, rvl_verdict *verdict)
     }
 }
 
-/* ---- Room ---- */
+/* ---- Memory left ---- */
 
 static uint64_t headroom_of(const rvli_headroom *headroom, uint64_t capacity_bytes)
 {

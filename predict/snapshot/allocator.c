@@ -46,7 +46,7 @@ static bool should_split(const rvli_allocator *allocator, const rvli_bucket *buc
     return size < allocator->settings.max_split_bytes && rest > RVLI_SMALL_SIZE;
 }
 
-/* ---- Life ---- */
+/* ---- Creating and destroying ---- */
 
 void rvli_allocator_init(rvli_allocator *allocator, const rvli_settings *settings,
                          const uint64_t *streams, rvli_snapshot_change_fn change, void *owner)
@@ -396,7 +396,7 @@ static rvl_status find_memory(rvli_allocator *allocator, const rvli_request *req
     return new_segment(allocator, request, bucket, rounded, block_out);
 }
 
-/* ---- Where the recording has it, and the model does not ---- */
+/* ---- Following the recording where the model differs ---- */
 
 static rvl_status place(rvli_allocator *allocator, const rvli_request *request, uint32_t bucket,
                         uint64_t rounded, rvli_cached_block **block_out)
@@ -576,7 +576,7 @@ rvl_status rvli_allocator_carve(rvli_allocator *allocator, rvli_cached_block *ro
     return RVL_OK;
 }
 
-/* ---- The way back ---- */
+/* ---- Freeing ---- */
 
 void rvli_allocator_free(rvli_allocator *allocator, rvli_cached_block *block)
 {

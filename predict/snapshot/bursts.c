@@ -62,7 +62,7 @@ bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst)
            burst->needs > run->highest;
 }
 
-/* ---- Holding lists against a burst ---- */
+/* ---- Comparing lists with a burst ---- */
 
 /* Returns how many releases at the head match the allocator's list, in order. */
 static uint32_t alike(const rvli_run *run, uint32_t count)
@@ -378,7 +378,7 @@ static rvl_status settle_changed(rvli_run *run, const rvli_request *request,
     return status;
 }
 
-/* ---- All of them ---- */
+/* ---- All bursts ---- */
 
 rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request)
 {

@@ -29,7 +29,7 @@
 #define GZIP_FIRST_BYTE 0x1f
 #define GZIP_SECOND_BYTE 0x8b
 
-/* ---- Bytes that grow ---- */
+/* ---- Growing buffer ---- */
 
 typedef struct buffer {
     unsigned char *data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which frames of a stack are the program's.
+ * Finds the frames of a stack that are the program's.
  *
  * A recording with PyTorch's defaults (stacks="all") mixes frames of C++ and of the interpreter
  * with those of Python, and every stack begins in the allocator. The program's line is the

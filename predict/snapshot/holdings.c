@@ -120,7 +120,7 @@ static uint16_t tag_named(finder *from, rvli_snapshot_piece name)
     return (uint16_t)from->tag_count++;
 }
 
-/* ---- What a stack says ---- */
+/* ---- Facts from stacks ---- */
 
 /*
  * Finds functions of PyTorch that allocate for one purpose: the gathers and reductions of FSDP, and

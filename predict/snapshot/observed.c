@@ -191,10 +191,9 @@ static uint32_t backward_next(const rvli_observed *observed, size_t next, uint32
 
 /*
  * A phase begins before the first entry that belongs to it or to a later phase. PyTorch stores
- * labels for each thread, and backward runs on threads of its own. So an entry without a label
- * belongs to backward if a backward pass is next. The thread that writes files begins phases
- * without entries, while the program's thread still has the number before. So numbers never go
- * back.
+ * labels for each thread, and backward runs on other threads. So an entry without a label belongs
+ * to backward if a backward pass is next. The thread that writes files begins phases without
+ * entries, while the program's thread still has the number before. So numbers never go back.
  */
 static void find_begins(const rvli_recording *recording, rvli_observed *observed)
 {

@@ -703,7 +703,7 @@ void rvli_pickle_destroy(rvli_pickle *pickle)
     *pickle = (rvli_pickle){0};
 }
 
-/* ---- Looking at the result ---- */
+/* ---- Reading the result ---- */
 
 static const rvli_pickle_run *run_number(const rvli_pickle *pickle, uint32_t number)
 {

@@ -216,7 +216,7 @@ rvl_status rvli_allocator_release_list(rvli_allocator *allocator)
     return RVL_OK;
 }
 
-/* ---- Looking ---- */
+/* ---- Searching ---- */
 
 /* Drops the map if there is no memory for it. The next search by address builds it again. */
 static void drop_index(rvli_allocator *allocator)

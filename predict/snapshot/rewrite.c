@@ -54,7 +54,7 @@ typedef struct rewriter {
     uint64_t next_address;
 } rewriter;
 
-/* ---- The line on stacks ---- */
+/* ---- Finding the line on stacks ---- */
 
 static rvli_snapshot_piece text_of(const rvli_pickle *pickle, uint32_t text)
 {
@@ -419,7 +419,7 @@ static bool write_all(rewriter *of, bool meet_refused)
     return ok;
 }
 
-/* ---- All of it ---- */
+/* ---- The rewrite ---- */
 
 /* A free names only an address. Its tensor is the one at that address at the time. */
 static bool find_tensors_of_entries(rewriter *of)

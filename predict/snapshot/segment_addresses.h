@@ -17,7 +17,7 @@
 #include "base/addrmap.h"
 
 typedef struct rvli_places {
-    rvli_addrmap taken; /* recorded addresses: begin of a segment to its end */
+    rvli_addrmap taken; /* recorded addresses: start of a segment to its end */
     uint64_t wanted;    /* recorded address of the current allocation; 0: unknown */
     bool ranges;        /* recorded with ranges: these begin there, not segments */
     uint64_t next;      /* the next made-up segment ends there */

@@ -18,7 +18,7 @@
 /* Blocks and buckets to visit for pins in a run. Beyond this, pins are no longer searched for. */
 #define PINNING_WORK_MAX (UINT64_C(1) << 24)
 
-/* ---- Finding them ---- */
+/* ---- Finding stages ---- */
 
 static bool is_stage(const rvli_run *run, const rvli_annotation_row *row, const char *prefix,
                      bool any_device)

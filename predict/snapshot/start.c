@@ -57,7 +57,7 @@ uint32_t rvli_pool_of(const rvli_run *run, const rvli_event_row *event)
     return event - run->recording.events >= segments[low - 1].since ? segments[low - 1].pool : 0;
 }
 
-/* ---- What was live ---- */
+/* ---- Live blocks ---- */
 
 static rvl_status add_held(start *begin, held item)
 {
@@ -150,7 +150,7 @@ static rvl_status find_held(const rvli_run *run, start *begin)
     return status;
 }
 
-/* ---- Its segments ---- */
+/* ---- Segments ---- */
 
 static rvli_segment_row *piece_at_most(const start *begin, uint64_t addr)
 {
