@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which tensors LoRA has adapters beside, and how large these are.
+ * Which tensors get LoRA adapters, and how large the adapters are.
  *
- * An adapter of a weight of m rows and n columns is r rows of n columns, and m rows of r. Where
- * PEFT has a default for a family, it is q and v (peft/utils/constants.py); its "all-linear" means
- * all linear layers except the head.
+ * The adapter of a weight with m rows and n columns is two matrices: r rows of n columns, and m
+ * rows of r. Where PEFT has a default for a family, it is q and v (peft/utils/constants.py). PEFT's
+ * "all-linear" means all linear layers except the head.
  */
 #include <string.h>
 

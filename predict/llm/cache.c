@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an engine keeps of the sequences that it works on, a layer at a time.
+ * What each layer of an engine keeps for the sequences in progress.
  *
- * Attention of all tokens keeps keys and values of each; attention through a window those of the
- * last tokens; a layer with a state in its place the same of every sequence, however long. So how
- * many tokens a cache holds depends on how long sequences are, unless all layers see all tokens.
+ * Attention over all tokens keeps the keys and values of each token. Attention through a window
+ * keeps those of the last tokens. A layer with a state instead of attention keeps the same amount
+ * for every sequence, however long. So the number of tokens that a cache holds depends on the
+ * length of the sequences, unless all layers see all tokens.
  */
 #include "predict/llm/llm_internal.h"
 
 #define BF16_BYTES UINT64_C(2)
 #define FP32_BYTES UINT64_C(4)
-#define INDEX_BLOCK 128 /* elements of an indexer's key, fp8, that share a scale */
+#define INDEX_BLOCK 128 /* elements of an indexer's fp8 key that share a scale */
 
 __extension__ typedef unsigned __int128 wide;
 
-/* What a token takes in a layer that keeps keys. */
+/* What one token takes in a layer that keeps keys. */
 typedef struct token_shape {
-    uint64_t buffers; /* K and V, or one for both where attention is latent */
-    uint64_t bytes;   /* in each of these */
+    uint64_t buffers; /* K and V; 1 for latent attention, which stores both in one */
+    uint64_t bytes;   /* in each buffer */
     uint64_t index_bytes;
 } token_shape;
 
@@ -36,7 +37,7 @@ static token_shape shape_of_token(const rvl_model *model, const rvli_plan *plan,
     return shape;
 }
 
-/* Of all that the convolution of a rank's layer with a state runs over. */
+/* Width of the convolution's input on one rank, in a layer with a state. */
 static uint64_t convolved(const rvl_model *model, const rvli_plan *plan)
 {
     uint64_t tp = plan->options.tp;
@@ -47,14 +48,14 @@ static uint64_t convolved(const rvl_model *model, const rvli_plan *plan)
     return model->dim[RVLI_DIM_MAMBA_INNER] / tp + plan->mamba_groups * model->mamba_group_width;
 }
 
-/* The last inputs of the convolution, and the state itself. */
+/* The state itself, and the last inputs of the convolution. */
 static uint64_t state_bytes(const rvl_model *model, const rvli_plan *plan)
 {
     return (model->dim[RVLI_DIM_CONV_KERNEL] - 1) * convolved(model, plan) * BF16_BYTES +
            model->state_elements / plan->options.tp * model->state_bytes;
 }
 
-/* Tokens of a sequence that a layer keeps. */
+/* How many tokens of a sequence a layer keeps. */
 static uint64_t kept_tokens(const rvl_model *model, uint32_t layer, uint64_t sequence_tokens)
 {
     bool all = !rvli_layer_is(model, layer, RVLI_LAYER_WINDOW) || model->window > sequence_tokens;
@@ -91,7 +92,7 @@ static void add(const rvli_plan *plan, uint64_t count, uint64_t bytes, rvli_size
         rvli_sizes_add(sizes, bytes);
 }
 
-/* Sequences are whole where something is kept of each. */
+/* A state belongs to a whole sequence: rounds down, to 1 at least. */
 static uint64_t sequences_of(const rvli_plan *plan, uint64_t tokens)
 {
     uint64_t sequences = tokens / plan->options.seq_len;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a config.json, by what its family's row (families.c) says.
+ * Reads a config.json as the row of its family (families.c) says.
  *
- * A key that is missing, or null, takes the default of the family's own code where every published
- * model of the family shares it; where not, the config is refused.
+ * A missing or null key takes the default of the family's own code, if every published model of the
+ * family shares it. Otherwise the config is refused.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -31,7 +31,8 @@ rvl_status rvli_model_fail(rvl_status status, const char *key, const char *forma
 
 /* ---- Parts of a config ---- */
 
-/* Of two, the one that the family's class takes: the outer alone where that is true by default. */
+/* A config may have two tie_word_embeddings. Returns the one that the family's class uses: only the
+ * outer one in families where it is true by default. */
 static bool is_tied(rvli_reader *r)
 {
     const json_t *outer = json_object_get(r->root, "tie_word_embeddings");
@@ -56,7 +57,7 @@ static void read_sizes(rvli_reader *r)
         m->features |= RVLI_HEAD;
 }
 
-/* Keys that give tensors to layers, by the families that read them. */
+/* Keys that add tensors to layers, and the families that read them. */
 static const struct {
     uint32_t reads;
     const char *key;
@@ -84,7 +85,7 @@ static void read_features(rvli_reader *r)
     }
 }
 
-/* Of a head of so many elements, those that are rotated. */
+/* How many of a head's elements are rotated. */
 static uint64_t read_rotary(rvli_reader *r, uint64_t head)
 {
     static const char *const places[] = {"rope_parameters", "rope_scaling"};
@@ -176,9 +177,9 @@ static void read_heads(rvli_reader *r)
         read_indexer(r);
 }
 
-/* ---- Layers with a state in the place of attention ---- */
+/* ---- Layers with a state instead of attention ---- */
 
-/* The type of the state, under either name; what no config says is the type of the model. */
+/* The state's type, under either key. A config without one uses the model's type. */
 static void read_state_type(rvli_reader *r)
 {
     static const char *const keys[] = {"mamba_ssm_dtype", "mamba_ssm_cache_dtype"};
@@ -212,7 +213,7 @@ static void read_delta_net(rvli_reader *r)
     m->state_elements = rvli_read_product(r, "linear_key_head_dim", values, key);
 }
 
-/* Names of the sizes of Mamba 2: Granite's, and Nemotron's where layers are one block each. */
+/* Names of Mamba 2's sizes: Granite's, and Nemotron's for models with one block in each layer. */
 typedef struct mamba_keys {
     const char *heads;
     const char *head;
@@ -258,7 +259,8 @@ static void read_mamba(rvli_reader *r)
         rvli_read_refuse(r, k->bias, "true is not known of this family: set it to false");
 }
 
-/* Falcon-H1 says Mamba's width once more, and may have a norm or biases that are not known. */
+/* Falcon-H1 gives Mamba's width a second time, and has options for a norm and biases that are not
+ * supported. */
 static void check_hybrid(rvli_reader *r)
 {
     static const char *const unknown[] = {"mamba_rms_norm", "projectors_bias"};
@@ -316,7 +318,7 @@ static void read_shared_expert(rvli_reader *r)
         m->features |= RVLI_SHARED;
 }
 
-/* DeepSeek's routers choose groups of experts first. */
+/* DeepSeek's routers first choose groups of experts. */
 static void read_groups(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -365,7 +367,7 @@ static void read_experts(rvli_reader *r)
 
 /* ---- What only some models have ---- */
 
-/* LFM2 takes two thirds of what its config says, times a number, in whole steps. */
+/* LFM2's MLP has two thirds of the configured size, times a factor, rounded up to a multiple. */
 static uint64_t read_adjusted_size(rvli_reader *r)
 {
     uint64_t plain = rvli_read_value(r, "block_ff_dim") != NULL
@@ -408,7 +410,7 @@ void rvli_read_per_layer(rvli_reader *r)
         rvli_read_dimension(r, "vocab_size_per_layer_input", 262144);
 }
 
-/* Gemma 3n: several streams of hidden states, and an embedding of each token for each layer. */
+/* Gemma 3n has several streams of hidden states, and an embedding of each token for each layer. */
 static void read_streams(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -421,7 +423,7 @@ static void read_streams(rvli_reader *r)
     rvli_read_per_layer(r);
 }
 
-/* A share. */
+/* A share from 0 to 1. */
 static bool is_above_zero(rvli_reader *r, const char *key)
 {
     const json_t *share = rvli_read_value(r, key);
@@ -464,14 +466,14 @@ static void read_rest(rvli_reader *r)
     bool rotary = positions != NULL && strcmp(positions, "rope") == 0;
     if ((r->family->reads & RVLI_ROTARY_IF_SAID) && !rotary)
         m->features |= RVLI_NO_ROTARY;
-    /* Of ERNIE's classes that with experts has a biased head as well. */
+    /* With biases, ERNIE's class with experts also has a bias in the head. */
     if ((r->family->reads & RVLI_ERNIE_LAYERS) && (m->features & RVLI_MLP_BIAS))
         m->features |= RVLI_HEAD_BIAS;
 }
 
-/* ---- All of it ---- */
+/* ---- The model ---- */
 
-/* It stands at the top, also where the sizes do not. */
+/* The quantization_config beside the sizes, else the one at the top level. */
 static const json_t *quantisation_of(const rvli_reader *r)
 {
     const json_t *own = rvli_read_value(r, "quantization_config");
@@ -479,7 +481,7 @@ static const json_t *quantisation_of(const rvli_reader *r)
     return own != NULL || json_is_null(top) ? own : top;
 }
 
-/* Each part follows from those before it. */
+/* In order: each part uses the results of those before it. */
 static void (*const parts[])(rvli_reader *r) = {
     read_sizes,   read_features,        read_heads, rvli_layers_read,      read_state,
     read_experts, rvli_layers_read_mlp, read_rest,  rvli_layer_sizes_read, rvli_tower_read};
@@ -502,7 +504,7 @@ static rvl_status read_model(rvli_reader *r)
     return r->status;
 }
 
-/* ---- The whole ---- */
+/* ---- The family ---- */
 
 static rvl_status unknown_family(const char *type)
 {
@@ -529,7 +531,8 @@ static rvl_status find_family(rvli_reader *r)
     return r->family != NULL ? RVL_OK : unknown_family(json_string_value(type));
 }
 
-/* Its model_type, if it has one, is the language model that the family is known with. */
+/* Whether the text's model_type, if there is one, is a language model that the family may contain.
+ */
 static bool is_known_text(const rvli_reader *r, const json_t *text)
 {
     const char *type = json_string_value(json_object_get(text, "model_type"));
@@ -539,7 +542,7 @@ static bool is_known_text(const rvli_reader *r, const json_t *text)
     return type == NULL || (length > 0 && begins && at[length] == ',');
 }
 
-/* From the language model's object on; what is beside it is not looked at. */
+/* Continues in the language model's object. The rest of the config is ignored. */
 static rvl_status enter_text_config(rvli_reader *r)
 {
     const json_t *text = rvli_read_value(r, "text_config");
@@ -568,7 +571,7 @@ static rvl_status read_root(rvli_reader *r)
 
 static rvl_status no_json(const json_error_t *json)
 {
-    /* jansson says nothing where it is refused memory. */
+    /* jansson leaves the text empty when it is out of memory. */
     bool memory = json->text[0] == '\0' || json_error_code(json) == json_error_out_of_memory;
     rvl_status status =
         rvli_model_fail(memory ? RVL_ERR_HOST_OOM : RVL_ERR_INVALID, "",

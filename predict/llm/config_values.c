@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of a config: what is missing, of another type or impossible is refused by its key. */
+/* Reads values of a config. Refuses a missing, mistyped or impossible value, and names its key. */
 #include "predict/llm/config_values.h"
 
 const json_t *rvli_read_value(const rvli_reader *r, const char *key)
@@ -14,7 +14,8 @@ void rvli_read_refuse(rvli_reader *r, const char *key, const char *why)
         r->status = rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
 }
 
-/* Some families give a size once for each layer. Those that differ are refused as no number. */
+/* Some families list a size once per layer. Returns the size if all are equal; else the list, which
+ * is then refused because it is not a number. */
 static const json_t *one_of_equals(const json_t *value)
 {
     const json_t *first = json_array_get(value, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The header comment of a trace: what it shows, and where every size in it comes from. */
+/* The header comment of a trace: what the trace shows, and the source of each size in it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const char *const wakes[] = {
     [RVL_MODEL_V3] = "The engine sleeps, and wakes in stages: weights, update, then KV cache.",
 };
 
-/* --wake together makes v3 what v2 is. */
+/* --wake together turns v3 into v2. */
 static rvl_model_strategy strategy_of(const rvl_model_options *o)
 {
     bool whole = o->strategy == RVL_MODEL_V3 && o->wake == RVL_WAKE_TOGETHER;
@@ -107,7 +107,8 @@ static void describe_terms(FILE *out, const rvl_model_step *step)
     }
 }
 
-/* Where tokens of the cache say nothing without the length of a sequence. */
+/* Some layers keep less than every token. The token count of the cache then means little without
+ * the sequence length. */
 static void describe_sequence(FILE *out, const rvl_model *model, const rvli_plan *plan)
 {
     if (rvli_has_layers(model, RVLI_LAYER_WINDOW | RVLI_LAYER_STATE))

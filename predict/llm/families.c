@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The families of models, a row each.
+ * The families of models, one row for each.
  *
- * Where models of one family differ, their configs say how; a row has what they share. Defaults
- * are those of the family's class in transformers, where all published models have them.
+ * A row has what all models of the family share. Where they differ, the config says how. A default
+ * is that of the family's class in transformers, and is used only if all published models have that
+ * value.
  */
 #include <string.h>
 
@@ -42,7 +43,7 @@
     .step_key = "no_rope_layer_interval", LOCAL_EXPERTS, .dense_size = "intermediate_size_mlp"
 #define DEEPSEEK (RVLI_DEEPSEEK | RVLI_OR_DENSE)
 
-/* Cohere's layers are one block: attention and MLP side by side, behind one norm. */
+/* Cohere's layers are one block: attention and MLP in parallel, after one norm. */
 #define COHERE (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM)
 
 static const rvli_family families[] = {
@@ -169,7 +170,7 @@ static const rvli_family families[] = {
      .reads = DEEPSEEK,
      .groups = 8,
      DEEPSEEK_EXPERTS},
-    /* DeepSeek V3's shape, with sizes of its own. */
+    /* DeepSeek V3's shape, with other sizes. */
     {.type = "kimi_k2",
      .features = RVLI_FULL_ROUTER | RVLI_MLA | RVLI_ROUTER_BIAS,
      .reads = DEEPSEEK,

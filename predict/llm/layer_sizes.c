@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes that differ from layer to layer (Gemma 4). Layers that see all tokens have larger heads,
- * and may have fewer of keys and values. Values may come from the same projection as keys. Layers
- * that use the keys of others may have an MLP twice as wide.
+ * Sizes that differ from layer to layer (Gemma 4).
+ *
+ * Layers that see all tokens have larger heads, and may have fewer heads for keys and values. Their
+ * values may come from the projection that makes their keys. Layers that use the keys of other
+ * layers may have an MLP twice as wide.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "predict/llm/config_values.h"
 
-#define FULL_HEAD 512 /* the class's default */
+#define FULL_HEAD 512 /* default of the family's class */
 
 /* ---- Looking up ---- */
 
@@ -54,7 +56,7 @@ uint64_t rvli_rank_kv_heads(const rvl_model *model, const rvli_plan *plan, uint3
 
 /* ---- Reading ---- */
 
-/* What a full layer has instead of head_dim and num_key_value_heads. */
+/* A full layer's replacement for head_dim and num_key_value_heads. */
 typedef struct override {
     uint64_t head;
     uint64_t kv_heads;
@@ -70,7 +72,7 @@ static override read_override(rvli_reader *r, const json_t *entry)
     return found;
 }
 
-/* Numbers of layers may begin with zeros. NULL: no layer has it. */
+/* The entry of a layer. Its number may begin with zeros. NULL: the layer has no entry. */
 static const json_t *entry_of(const json_t *entries, uint32_t layer)
 {
     const char *key;
@@ -85,7 +87,7 @@ static const json_t *entry_of(const json_t *entries, uint32_t layer)
     return NULL;
 }
 
-/* As transformers 5.17 saves a config: sizes by the numbers of layers. */
+/* Reads sizes by layer number, the format in which transformers 5.17 saves a config. */
 static override read_entries(rvli_reader *r, const json_t *entries)
 {
     const rvl_model *m = r->model;
@@ -162,7 +164,7 @@ static void read_wide_mlp(rvli_reader *r)
     }
 }
 
-/* An embedding of each token for each layer, if it has a size. */
+/* Embeddings of each token for each layer, unless their size is 0 or null. */
 static void read_embeddings(rvli_reader *r)
 {
     rvl_model *m = r->model;

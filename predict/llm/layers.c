@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each layer is made of: attention over all tokens or the last ones, a state in its place, an
- * MLP or experts.
+ * What each layer is made of: attention over all tokens or over the last ones, a state instead of
+ * attention, an MLP or experts.
  *
- * Configs say it in two ways: word for word in a list, or by a step (every fourth layer sees all
- * tokens). A list counts before a step.
+ * A config says it with a list that has a word for each layer, or with a step (every fourth layer
+ * sees all tokens). The list takes precedence.
  */
 #include <string.h>
 
@@ -12,11 +12,11 @@
 
 #define ATTENTION (RVLI_LAYER_ATTENTION | RVLI_LAYER_KEYS)
 #define EITHER_MLP (RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE)
-#define CUT_LAYERS 10 /* by default, of a model that has more */
+#define CUT_LAYERS 10 /* default, for a model with more layers */
 
-/* ---- Attention, or what is in its place ---- */
+/* ---- Attention, or a state instead of it ---- */
 
-/* The words of layer_types, older ones as well. A word that is not here is attention of all. */
+/* Words of layer_types, older ones included. An unknown word means attention over all tokens. */
 static unsigned kind_of_word(const rvli_reader *r, const char *word)
 {
     if (strcmp(word, "sliding_attention") == 0 || strcmp(word, "chunked_attention") == 0)
@@ -27,7 +27,7 @@ static unsigned kind_of_word(const rvli_reader *r, const char *word)
     return ATTENTION;
 }
 
-/* A list with an item for each layer. NULL: there is none, or an empty one. */
+/* A list with an item for each layer. NULL: no list, or an empty one. */
 static const json_t *list_of(rvli_reader *r, const char *key)
 {
     const json_t *list = rvli_read_value(r, key);
@@ -38,7 +38,7 @@ static const json_t *list_of(rvli_reader *r, const char *key)
     return r->status == RVL_OK ? list : NULL;
 }
 
-/* Numbers of layers: each is no longer of some kinds, and is of others. */
+/* A list of layer numbers. Clears the kinds `no_longer` in these layers, and sets `now`. */
 static void read_numbers(rvli_reader *r, const char *key, unsigned no_longer, unsigned now)
 {
     const json_t *list = rvli_read_value(r, key);
@@ -73,7 +73,8 @@ static void read_words(rvli_reader *r, const json_t *list)
     }
 }
 
-/* Llama 4: what has rotary positions sees one chunk; 0: all. */
+/* Llama 4: a layer with rotary positions sees one chunk. 0 in the list: no positions, all tokens.
+ */
 static void read_rotary(rvli_reader *r, const json_t *list)
 {
     for (uint32_t layer = 0; layer < r->model->layers; layer++) {
@@ -86,7 +87,7 @@ static void read_rotary(rvli_reader *r, const json_t *list)
     }
 }
 
-/* One layer in so many sees all tokens. */
+/* One layer in `step` sees all tokens. */
 static void read_step(rvli_reader *r)
 {
     const rvli_family *f = r->family;
@@ -113,7 +114,7 @@ static void read_window(rvli_reader *r)
         m->kinds[layer] &= (uint16_t)~RVLI_LAYER_WINDOW;
 }
 
-/* Whether a layer before it, with a window or without as it is, has keys. */
+/* Whether an earlier layer has keys and is of the same type: with a window, or without one. */
 static bool finds_keys(const rvl_model *m, uint32_t layer)
 {
     for (uint32_t i = 0; i < layer; i++) {
@@ -124,7 +125,7 @@ static bool finds_keys(const rvl_model *m, uint32_t layer)
     return false;
 }
 
-/* Gemma 3n: the last layers use the keys and values of others. */
+/* Gemma 3n and 4: the last layers use the keys and values of earlier ones. */
 static void read_shared_keys(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -144,7 +145,7 @@ static void read_shared_keys(rvli_reader *r)
     }
 }
 
-/* The same family: in which layers the gate is cut off. */
+/* Gemma 3n: which layers zero gate values below a cutoff. */
 static void read_cuts(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -160,7 +161,8 @@ static void read_cuts(rvli_reader *r)
     }
 }
 
-/* Bamba and LFM2: the numbers of the layers that have attention. NULL: none are given. */
+/* Bamba and LFM2 list the numbers of the layers with attention. NULL: the config has no such list.
+ */
 static const char *find_attention_numbers(const rvli_reader *r)
 {
     static const char *const keys[] = {"attn_layer_indices", "full_attn_idxs"};
@@ -192,7 +194,8 @@ static void read_attention(rvli_reader *r)
     else
         read_step(r);
     read_window(r);
-    if (r->family->reads & RVLI_SIZED_LAYERS) /* the class has it so */
+    if (r->family->reads &
+        RVLI_SIZED_LAYERS) /* Gemma 4's class never gives the last layer a window */
         r->model->kinds[r->model->layers - 1] &= (uint16_t)~RVLI_LAYER_WINDOW;
     for (uint32_t layer = 0; (r->model->features & RVLI_HYBRID) && layer < r->model->layers;
          layer++)
@@ -218,7 +221,7 @@ static void read_sparse_words(rvli_reader *r, const json_t *list)
                    strcmp(word_of(r, "mlp_layer_types", list, layer), "sparse") == 0);
 }
 
-/* Of the layers from first to last, one in so many has experts, counted from the offset. */
+/* From layer `first` to `last`, those with (layer + offset) % step == 0 have experts. */
 typedef struct sparse_step {
     uint64_t first;
     uint64_t last;
@@ -279,7 +282,7 @@ static void read_mlp(rvli_reader *r)
 
 /* ---- Layers of one block each ---- */
 
-/* Nemotron-H says it by words, or by signs in one string. */
+/* Nemotron-H uses words, or one string with a sign for each block. */
 static const struct {
     const char *words[2];
     char sign;
@@ -329,7 +332,7 @@ static void read_blocks(rvli_reader *r)
                          "impossible: no block that keeps anything of a sequence");
 }
 
-/* ---- The whole ---- */
+/* ---- All layers ---- */
 
 void rvli_layers_count(rvli_reader *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Megatron refuses (megatron/core/transformer/transformer_config.py, model_parallel_config.py,
- * parallel_state.py), and what the program of its step does not have.
+ * Refuses what Megatron refuses (megatron/core/transformer/transformer_config.py,
+ * model_parallel_config.py, parallel_state.py), and what the program of its step does not support.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ static rvl_status check_division(uint64_t size, uint64_t by, const char *key, co
                            (unsigned long long)by, what, (unsigned long long)size, remedy);
 }
 
-/* Returns from the calling function if a step fails. */
+/* Returns from the calling function if the call fails. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         rvl_status try_status = (call);                                                            \

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NCCL's own buffers, by the communicators that a rank has.
+ * Memory of NCCL's own buffers, from the communicators of a rank.
  *
  * Measured with two ranks on H200s with NVLink, without NVLS (docs/fidelity/libraries.md, "What
- * NCCL takes"). A communicator takes memory for its channels when it is made, more with its first
- * collective, and other memory with its first send. Kernels' stacks and the like come once in a
- * process. Other numbers of ranks are taken to cost the same: that has not been measured.
+ * NCCL takes"). A communicator allocates memory for its channels when it is made, more at its first
+ * collective, and other memory at its first send. Stacks of kernels and the like are allocated once
+ * in each process. Other numbers of ranks are assumed to cost the same. This has not been measured.
  */
 #include "predict/llm/llm_internal.h"
 
 #define PROCESS_BYTES (290 * RVLI_MIB)
 #define COLLECTIVE_BYTES (484 * RVLI_MIB)
-#define SENDING_BYTES (320 * RVLI_MIB) /* as PyTorch makes it for a send */
+#define SENDING_BYTES (320 * RVLI_MIB) /* as PyTorch makes a communicator for sends */
 
 uint64_t rvli_plan_nccl_bytes(rvli_communicators count)
 {
@@ -24,14 +24,14 @@ rvli_communicators rvli_nccl_of_engine(const rvl_model_options *o)
     return (rvli_communicators){.collective = o->tp > 1, .sending = o->pp > 1};
 }
 
-/* A stage that shares a tied embedding with another sums its gradients with it. */
+/* The two stages that share a tied embedding sum its gradients. */
 static bool shares_embedding(const rvl_model *model, const rvl_model_options *o)
 {
     bool is_end = o->train_stage == 0 || o->train_stage + 1 == o->train_pp;
     return o->train_pp > 1 && is_end && (model->features & RVLI_HEAD) == 0;
 }
 
-/* Of all ranks there are two: of the job, and for the norm of all gradients. */
+/* Two communicators span all ranks: the job's, and one for the norm of all gradients. */
 static rvli_communicators of_megatron(const rvl_model *model, const rvl_model_options *o)
 {
     uint32_t stage_ranks = o->train_ranks / o->train_pp;
@@ -42,12 +42,12 @@ static rvli_communicators of_megatron(const rvl_model *model, const rvl_model_op
     count.collective += model->experts > 0 && stage_ranks > o->train_ep;
     count.collective += shares_embedding(model, o);
     count.sending += o->train_pp > 1;
-    count.sending += o->train_cp > 1; /* with one neighbour, */
-    count.sending += o->train_cp > 2; /* and with the other */
+    count.sending += o->train_cp > 1; /* with one neighbour */
+    count.sending += o->train_cp > 2; /* with the other neighbour */
     return count;
 }
 
-/* Ranks that share a sequence have one beside that of all, if they are not all. */
+/* Ranks that share a sequence have a second communicator, unless they are all ranks. */
 static rvli_communicators of_fsdp(const rvl_model_options *o)
 {
     rvli_communicators count = {.collective = o->train_ranks > 1};

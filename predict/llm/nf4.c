@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights in four bits, as bitsandbytes keeps them (functional.py, quantize_4bit).
+ * Weights in four bits, as bitsandbytes stores them (functional.py, quantize_4bit).
  *
- * 64 elements share a scale in fp32. Quantised again, the scales take a byte each, 256 of them
- * share a scale in fp32, and the table of what a byte means lies beside each weight.
+ * 64 elements share a scale in fp32. With double quantisation each of these scales takes a byte,
+ * and 256 of them share a scale in fp32. Each weight then also has the table that decodes the
+ * bytes.
  */
 #include "predict/llm/llm_internal.h"
 
 #define BLOCK 64
 #define BLOCK_OF_SCALES 256
 #define FP32_BYTES UINT64_C(4)
-#define STORED_BYTES UINT64_C(2) /* of an element that packed ones lie in */
+#define STORED_BYTES UINT64_C(2) /* of a storage element, which holds four packed ones */
 #define TABLE_BYTES (16 * FP32_BYTES)
 #define TABLE_OF_SCALES_BYTES (256 * FP32_BYTES)
 

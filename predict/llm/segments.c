@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Segments: what PyTorch's caching allocator asks the device for, to hold tensors that live on.
+ * Segments: what PyTorch's caching allocator asks the device for, to hold tensors that stay.
  *
- * Requests of 10 MiB and more get a segment of their own, rounded up to 2 MiB; those up to 1 MiB
- * are packed into segments of 2 MiB, those between into segments of 20 MiB: into the smallest
- * remainder that holds them. Remainders are kept as a sorted list of sizes with a count each, which
- * stays short since a model's layers are alike.
+ * A request of 10 MiB or more gets its own segment, rounded up to 2 MiB. Requests of up to 1 MiB
+ * are packed into segments of 2 MiB, those in between into segments of 20 MiB. A request goes into
+ * the smallest remainder that can hold it. Remainders are a sorted list of sizes, each with a
+ * count. The list stays short because a model's layers are alike.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ void rvli_sizes_free(rvli_sizes *sizes)
 
 /* ---- Remainders ---- */
 
-/* Index of the first remainder of at least bytes. */
+/* Index of the first remainder that has at least `bytes`. */
 static size_t lower_bound(const rvli_remainders *list, uint64_t bytes)
 {
     size_t low = 0, high = list->count;
@@ -99,7 +99,7 @@ static bool put(rvli_remainders *list, uint64_t bytes)
     return true;
 }
 
-/* Takes the smallest remainder of at least bytes out; 0: there is none. */
+/* Removes and returns the smallest remainder that has at least `bytes`. 0: there is none. */
 static uint64_t take(rvli_remainders *list, uint64_t bytes)
 {
     size_t at = lower_bound(list, bytes);
