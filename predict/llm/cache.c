@@ -55,7 +55,7 @@ static uint64_t state_bytes(const rvl_model *model, const rvli_plan *plan)
            model->state_elements / plan->options.tp * model->state_bytes;
 }
 
-/* How many tokens of a sequence a layer keeps. */
+/* How many of a sequence's tokens a layer keeps. */
 static uint64_t kept_tokens(const rvl_model *model, uint32_t layer, uint64_t sequence_tokens)
 {
     bool all = !rvli_layer_is(model, layer, RVLI_LAYER_WINDOW) || model->window > sequence_tokens;

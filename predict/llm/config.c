@@ -531,8 +531,8 @@ static rvl_status find_family(rvli_reader *r)
     return r->family != NULL ? RVL_OK : unknown_family(json_string_value(type));
 }
 
-/* Whether the text's model_type, if there is one, is a language model that the family may contain.
- */
+/* Whether the text's model_type, if there is one, is a language model that the family may
+ * contain. */
 static bool is_known_text(const rvli_reader *r, const json_t *text)
 {
     const char *type = json_string_value(json_object_get(text, "model_type"));

@@ -20,25 +20,22 @@ enum {
     RVLI_READS_QK_NORM = 1 << 5,  /* use_qk_norm */
     RVLI_BIASED = 1 << 6,         /* attention_bias and use_bias default to true */
     RVLI_TIED_BY_DEFAULT = 1 << 7,
-    RVLI_TEXT_CONFIG = 1 << 8,  /* the language model's keys are one level down, in text_config */
-    RVLI_OR_FLAT = 1 << 9,      /* RVLI_TEXT_CONFIG: older configs have them at the top */
-    RVLI_OUTER_TIE = 1 << 10,   /* RVLI_TEXT_CONFIG: tie_word_embeddings at the top counts */
-    RVLI_SPARSE_STEP = 1 << 11, /* decoder_sparse_step, mlp_only_layers */
-    RVLI_DEEPSEEK = 1 << 12,    /* first_k_dense_replace, moe_layer_freq, mlp_layer_types */
-    /* moe_layer_start_index, moe_layer_end_index, moe_layer_interval */
-    RVLI_ERNIE_LAYERS = 1 << 13,
-    RVLI_MOE_LIST = 1 << 14,          /* moe_layers, interleave_moe_layer_step */
-    RVLI_OR_DENSE = 1 << 15,          /* the model may have no experts */
-    RVLI_SHARED_AS_ONE = 1 << 16,     /* the shared expert has the size of a routed one */
-    RVLI_KV_HEADS_AS_HEADS = 1 << 17, /* default of num_key_value_heads */
-    /* layers_block_type, hybrid_override_pattern: each layer is one block */
-    RVLI_BLOCK_LIST = 1 << 18,
+    RVLI_TEXT_CONFIG = 1 << 8,    /* the language model's keys are one level down, in text_config */
+    RVLI_OR_FLAT = 1 << 9,        /* RVLI_TEXT_CONFIG: older configs have them at the top */
+    RVLI_OUTER_TIE = 1 << 10,     /* RVLI_TEXT_CONFIG: tie_word_embeddings at the top counts */
+    RVLI_SPARSE_STEP = 1 << 11,   /* decoder_sparse_step, mlp_only_layers */
+    RVLI_DEEPSEEK = 1 << 12,      /* first_k_dense_replace, moe_layer_freq, mlp_layer_types */
+    RVLI_ERNIE_LAYERS = 1 << 13,  /* moe_layer_start_index, _end_index, _interval */
+    RVLI_MOE_LIST = 1 << 14,      /* moe_layers, interleave_moe_layer_step */
+    RVLI_OR_DENSE = 1 << 15,      /* the model may have no experts */
+    RVLI_SHARED_AS_ONE = 1 << 16, /* the shared expert has the size of a routed one */
+    RVLI_KV_HEADS_AS_HEADS = 1 << 17, /* num_key_value_heads defaults to the heads */
+    RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one-block layers */
     RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last layers use keys of earlier ones */
-    /* of each full_every layers the first sees all tokens, not the last */
-    RVLI_FULL_FIRST = 1 << 20,
-    RVLI_ROTARY_IF_SAID = 1 << 21, /* position_embedding_type: rotary only if the config says so */
-    RVLI_MLP_WORDS = 1 << 22, /* only mlp_layer_types says it; without it all layers have experts */
-    RVLI_DENSE_FIRST = 1 << 25,        /* num_dense_layers */
+    RVLI_FULL_FIRST = 1 << 20,  /* the first of full_every layers sees all tokens, not the last */
+    RVLI_ROTARY_IF_SAID = 1 << 21, /* position_embedding_type: rotary only if it says so */
+    RVLI_MLP_WORDS = 1 << 22,      /* only mlp_layer_types says it; else all layers have experts */
+    RVLI_DENSE_FIRST = 1 << 25,    /* num_dense_layers */
     RVLI_EXPERT_CHOICE_BIAS = 1 << 26, /* use_expert_bias: the router's bias, true by default */
     RVLI_LFM_SIZES = 1 << 24,          /* block_auto_adjust_ff_dim and related keys */
     RVLI_ATTENTION_NUMBERS = 1 << 23,  /* attn_layer_indices, full_attn_idxs */

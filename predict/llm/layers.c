@@ -73,8 +73,8 @@ static void read_words(rvli_reader *r, const json_t *list)
     }
 }
 
-/* Llama 4: a layer with rotary positions sees one chunk. 0 in the list: no positions, all tokens.
- */
+/* Llama 4: a layer with rotary positions sees one chunk. 0 in the list: no positions, all
+ * tokens. */
 static void read_rotary(rvli_reader *r, const json_t *list)
 {
     for (uint32_t layer = 0; layer < r->model->layers; layer++) {
@@ -161,8 +161,8 @@ static void read_cuts(rvli_reader *r)
     }
 }
 
-/* Bamba and LFM2 list the numbers of the layers with attention. NULL: the config has no such list.
- */
+/* Bamba and LFM2 list the numbers of the layers with attention. NULL: the config has no such
+ * list. */
 static const char *find_attention_numbers(const rvli_reader *r)
 {
     static const char *const keys[] = {"attn_layer_indices", "full_attn_idxs"};

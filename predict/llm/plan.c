@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options: defaults filled in, and everything that a step could stumble over refused beforehand.
- * What a setting needs of others, whatever the model, is in the table of settings.c.
+ * Fills in the defaults of options, and refuses everything that a step cannot handle. What a
+ * setting needs of other settings, whatever the model, is in the table of settings.c.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define VOCABULARY_PADDING 64
 #define TOKENS_MAX (1u << 24)
 #define DELTA_CHUNKS_MAX (1u << 20)
-#define CONTEXT_PARTS_MAX 65536 /* each is run, too */
+#define CONTEXT_PARTS_MAX 65536 /* the program runs each part */
 #define DEFAULT_CHUNKS 8
 
 static rvl_status refuse(const char *key, const char *why)
@@ -53,7 +53,7 @@ static rvl_status check_values(const rvl_model_options *o)
         return refuse(
             "strategy",
             "v1 ends the engine for a trainer: name one with 'train', or another strategy");
-    if (o->use == RVL_MODEL_USE_FINE_TUNE) /* there is no engine */
+    if (o->use == RVL_MODEL_USE_FINE_TUNE) /* no engine */
         return RVL_OK;
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
         return refuse("quantization_config",
@@ -66,7 +66,7 @@ static rvl_status check_values(const rvl_model_options *o)
     return RVL_OK;
 }
 
-/* What of the trainer is on the host. */
+/* Checks offloading to the host. */
 static rvl_status check_host(const rvl_model_options *o)
 {
     if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->optimizer == RVL_MODEL_ADAMW_8BIT)
@@ -86,7 +86,7 @@ static rvl_status check_base(const rvl_model_options *o)
                                  "'base-dtype'");
 }
 
-/* Whether layers are as Llama's, with biases or norms of q and k at most. */
+/* Whether layers are like Llama's, apart from biases, and norms of q and k. */
 static bool has_plain_layers(const rvl_model *m)
 {
     const uint64_t others = RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS |
@@ -97,7 +97,7 @@ static bool has_plain_layers(const rvl_model *m)
     return (m->features & others) == 0 && !rvli_has_layers(m, RVLI_LAYER_WINDOW);
 }
 
-/* PyTorch's context_parallel() beside FSDP2: each rank has a part of every sequence. */
+/* PyTorch's context_parallel() with FSDP2: each rank has a part of every sequence. */
 static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
 {
     static const char key[] = "train-cp";
@@ -126,7 +126,7 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
     return RVL_OK;
 }
 
-/* What is in fp32 beside weights of four bits. */
+/* Checks modules in fp32 beside weights of four bits. */
 static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
 {
     static const char key[] = "prepare-kbit";
@@ -147,7 +147,7 @@ static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
     return RVL_OK;
 }
 
-/* The type that adapters have, and the one that they compute in. */
+/* Checks the type of adapters, and the type that they compute in. */
 static rvl_status check_adapters(const rvl_model_options *o)
 {
     bool bf16 = (o->flags & RVL_MODEL_BF16_ADAPTERS) != 0;
@@ -191,7 +191,7 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
     return check_adapters(o);
 }
 
-/* Each chunk of the delta rule is run, for each layer. */
+/* The program runs each chunk of the delta rule in each layer. */
 static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
 {
     uint64_t chunks = (o->seq_len + RVLI_DELTA_CHUNK - 1) / RVLI_DELTA_CHUNK, layers = 0;
@@ -223,7 +223,7 @@ static rvl_status check_streams(const rvl_model_options *o)
     return RVL_OK;
 }
 
-/* Gemma 4's layers. */
+/* Checks Gemma 4. */
 static rvl_status check_sized(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
@@ -244,7 +244,7 @@ static rvl_status check_gemma(const rvl_model *m, const rvl_model_options *o)
     return status;
 }
 
-/* Managed memory is known where bitsandbytes has it. */
+/* Only bitsandbytes' managed memory is known. */
 static rvl_status check_paged(const rvl_model_options *o)
 {
     bool sharded = o->train == RVL_MODEL_TRAIN_FSDP || o->train == RVL_MODEL_TRAIN_MEGATRON;
@@ -254,7 +254,7 @@ static rvl_status check_paged(const rvl_model_options *o)
                                "'train' ddp or plain, or another optimizer");
 }
 
-/* What the family lets a trainer choose. */
+/* Checks the trainer's settings against the family. */
 static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 {
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
@@ -286,8 +286,9 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 }
 
 /*
- * What PyTorch tries first (torch/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): cuDNN on
- * devices of compute capability 9.0 and 10.0. A device of size alone is taken for an H200.
+ * The attention that PyTorch tries first
+ * (torch/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): cuDNN on devices of compute
+ * capability 9.0 and 10.0. A device given only by its size counts as an H200.
  */
 static rvl_model_attention first_attention(const rvl_profile *device)
 {
@@ -310,7 +311,7 @@ static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key,
                            (unsigned long long)size, by, (unsigned long long)ranks, by);
 }
 
-/* Returns from the calling function if a step fails. */
+/* Returns from the calling function if the call fails. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         rvl_status try_status = (call);                                                            \
@@ -333,7 +334,7 @@ static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
                           "tp");
 }
 
-/* Heads of layers with a state are dealt out as those of attention. */
+/* tp divides the heads of layers with a state like those of attention. */
 static rvl_status check_states(const rvl_model *m, const rvl_model_options *o)
 {
     if (rvli_has_layers(m, RVLI_LAYER_DELTA)) {
@@ -349,7 +350,7 @@ static rvl_status check_states(const rvl_model *m, const rvl_model_options *o)
     return check_division(m->dim[RVLI_DIM_MAMBA_HEADS], o->tp, "number of Mamba heads", "tp");
 }
 
-/* Layers that are left over go one each to the stages before the last, which has the head. */
+/* Leftover layers go to the stages just before the last, one each. The last stage has the head. */
 void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan)
 {
     uint32_t stages = plan->options.pp, least = model->layers / stages;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Terms of a trainer as the program of its step shows them: the program is run on the model of
- * PyTorch's allocator, and what it has reserved at its fullest is divided among the terms.
+ * The trainer's terms from the program of its step. The program runs on the model of PyTorch's
+ * allocator. What is reserved at its fullest moment is divided among the terms.
  */
 #include <stdlib.h>
 
@@ -10,11 +10,12 @@
 #include "predict/llm/step/training.h"
 #include "predict/llm/terms.h"
 
-#define PASSES_MAX 3 /* later ones find what the third finds */
+#define PASSES_MAX 3 /* later passes find the same as the third */
 #define ROUNDS 3u
-#define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
+#define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* all segments are multiples of this */
 
-/* What a step holds for a while, in the order in which it is laid over what is reserved. */
+/* What a step holds for a while, in the order in which the terms are laid out in the reserved
+ * memory. */
 static const rvl_model_term passing_terms[] = {RVL_MODEL_GRADIENT_BUCKETS,
                                                RVL_MODEL_BLAS_WORKSPACES,
                                                RVL_MODEL_GRADIENTS,
@@ -28,7 +29,8 @@ static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODE
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* The size of one is not that of the others: with a given one, the trainer's terms add up. */
+/* The program's sizes do not fit a given size. If one is given, the trainer's terms are formulas,
+ * and add up. */
 static bool any_given(const rvli_maker *m)
 {
     bool given = rvli_maker_is_given(m, RVL_MODEL_CACHED);
@@ -48,9 +50,9 @@ static uint64_t state_bytes(const rvli_maker *m)
 }
 
 /*
- * States are packed by themselves, and the rest of what is reserved is divided: each term has its
- * blocks, and what is free is cached. The device gives out granules, so each border goes to the
- * nearest.
+ * Divides what is reserved among the terms. States are packed separately. Each other term has its
+ * blocks, and what is free is cached. The device allocates granules, so each border is moved to the
+ * nearest one.
  */
 static void divide(const rvli_maker *m, const rvli_moment *moment, uint64_t reserved,
                    uint64_t bytes_out[RVL_MODEL_TERM_COUNT])
@@ -66,7 +68,8 @@ static void divide(const rvli_maker *m, const rvli_moment *moment, uint64_t rese
     bytes_out[RVL_MODEL_CACHED] = reserved > laid ? reserved - laid : 0;
 }
 
-/* What is printed of a term is what it has at the first moment at which it has anything. */
+/* A term's printed size is that at the first moment at which it has any. The formula's sizes move
+ * to terms->forward. */
 static void keep_first(const rvli_maker *m, rvl_model_term term)
 {
     uint64_t bytes = 0;
@@ -78,7 +81,8 @@ static void keep_first(const rvli_maker *m, rvl_model_term term)
         rvli_sizes_add(rvli_maker_sizes(m, term), bytes);
 }
 
-/* While it trains, nothing of the engine is on the device but its context, except in v0. */
+/* What the trainer may reserve. While it trains, the engine has only its context and NCCL's buffers
+ * on the device, except in v0. 0: no limit. */
 static uint64_t limit_of(const rvli_maker *m)
 {
     uint64_t contexts = rvli_maker_total(m, RVL_MODEL_ENGINE_CONTEXT) +
@@ -118,28 +122,28 @@ rvli_training_shape rvli_program_shape(const rvl_model_options *o)
         shape.stage = o->train_stage;
         shape.vpp = o->train_vpp;
         shape.optimizer_offload_ppm = o->optimizer_offload_ppm;
-        uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
+        uint32_t passes = o->train_pp - o->train_stage + 1; /* those in flight, and one more */
         if (o->train_vpp > 1)
-            passes = ROUNDS * o->train_pp; /* of all parts, until no more are in flight */
+            passes = ROUNDS * o->train_pp; /* more would not add to those in flight */
         shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
     }
     return shape;
 }
 
-/* A run of the program, and its segments where they are wanted. */
+/* A run of the program, with its segments if they are wanted. */
 typedef struct attempt {
     rvli_trained trained;
     rvli_shown *shown; /* NULL: not wanted */
 } attempt;
 
-/* A device that gives memory out in larger pieces than segments are made of has none. */
+/* Segments are shown only if the device's granules divide them. */
 static bool wants_segments(const rvli_maker *m)
 {
     return (m->plan->options.flags & RVL_MODEL_SEGMENTS) != 0 &&
            SEGMENT_STEP_BYTES % m->plan->device.granularity_bytes == 0;
 }
 
-/* The caller destroys what is shown. */
+/* Runs the program. The caller destroys attempt_out->shown. */
 static rvl_status try(const rvli_maker *m, const rvli_training_shape *shape, attempt *attempt_out)
 {
     *attempt_out = (attempt){0};
@@ -151,13 +155,13 @@ static rvl_status try(const rvli_maker *m, const rvli_training_shape *shape, att
     return rvli_training_recall(m->model, shape, attempt_out->shown, &attempt_out->trained);
 }
 
-/* Giving cached memory back may help; but what is live at once has to fit. */
+/* Freeing the cache may make a step fit, if everything that is live at once fits. */
 static bool may_fit(const rvli_trained *trained, uint64_t limit)
 {
     return trained->reserved_bytes > limit && trained->requested_bytes <= limit;
 }
 
-/* The same with no more than the device has, in place of the attempt if it fits. */
+/* Runs the program again with the device's limit. Replaces the attempt if the step then fits. */
 static rvl_status try_within(const rvli_maker *m, rvli_training_shape shape, uint64_t limit,
                              attempt *attempt_io)
 {
@@ -173,8 +177,8 @@ static rvl_status try_within(const rvli_maker *m, rvli_training_shape shape, uin
 }
 
 /*
- * Segments with what lies in them. States have allocations of their own; where that leaves no
- * segments, the moments are shown alone.
+ * Keeps the segments with their contents. States get their own allocations. If that leaves no
+ * segments, only the moments are shown.
  */
 static rvl_status keep_segments(const rvli_maker *m, rvli_shown *shown)
 {
@@ -189,7 +193,7 @@ static rvl_status keep_segments(const rvli_maker *m, rvli_shown *shown)
     return status;
 }
 
-/* What does not fit is shown as it would be with more memory. */
+/* A step that does not fit is shown as it would be with more memory. */
 static rvl_status run_program(const rvli_maker *m, rvli_trained *trained_out)
 {
     attempt tried;
@@ -207,7 +211,8 @@ static rvl_status run_program(const rvli_maker *m, rvli_trained *trained_out)
                             : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
 }
 
-/* Managed memory gives way: what has no room beside the segments is on the host. */
+/* Managed memory yields to other memory. Returns the bytes that have no room beside the segments,
+ * and so are on the host. */
 static uint64_t give_way(const rvli_maker *m, uint64_t reserved)
 {
     uint64_t limit = limit_of(m), bytes = rvli_maker_total(m, RVL_MODEL_PAGED_OPTIMIZER);

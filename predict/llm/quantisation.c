@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What quantization_config says of an engine's weights and cache: of how many bits they are, how
- * many elements share a scale, and which modules stay as they were.
+ * Reads an engine's weights and cache from quantization_config: how many bits an element has, how
+ * many elements share a scale, and which modules are not quantised.
  *
- * Whole families of methods exist; only those of known sizes are taken over. All else leaves
- * the type AUTO, and the caller that asks for a step has to say what it is.
+ * There are many methods. Only those with known sizes are read. Any other leaves the type AUTO, and
+ * the options of a step then have to give it.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool is_dimension(json_int_t n)
     return n >= 1 && n <= (json_int_t)RVLI_MODEL_DIM_MAX;
 }
 
-/* [rows, columns] of a block; missing: as it is; null: all elements share one scale. */
+/* [rows, columns] of a block. Missing: keeps the default. null: all elements share one scale. */
 static bool read_block(const json_t *value, rvli_scales *scales)
 {
     if (value == NULL)
@@ -57,7 +57,7 @@ static bool read_block(const json_t *value, rvli_scales *scales)
     return json_array_size(value) == 2 && is_dimension(rows) && is_dimension(columns);
 }
 
-/* Inputs of a row that share a scale; missing: as it is; -1: all of the row. */
+/* Inputs of a row that share a scale. Missing: keeps the default. -1: the whole row. */
 static bool read_group(const json_t *value, rvli_scales *scales)
 {
     json_int_t group = json_integer_value(value);
@@ -69,7 +69,7 @@ static bool read_group(const json_t *value, rvli_scales *scales)
 
 /* ---- Methods ---- */
 
-/* Each fills in dtype and scales; false: not known. */
+/* Each reads dtype and scales; false: not known. */
 typedef bool (*method_fn)(const json_t *config, rvl_model *model);
 
 static bool read_fp8(const json_t *config, rvl_model *model)
@@ -79,7 +79,7 @@ static bool read_fp8(const json_t *config, rvl_model *model)
     return read_block(json_object_get(config, "weight_block_size"), &model->scales);
 }
 
-/* A scale a row. */
+/* One scale for each row. */
 static bool read_fbgemm(const json_t *config, rvl_model *model)
 {
     (void)config;
@@ -96,7 +96,7 @@ static bool read_awq(const json_t *config, rvl_model *model)
            read_group(json_object_get(config, "group_size"), &model->scales);
 }
 
-/* "dynamic" gives modules bits of their own. */
+/* "dynamic" gives modules different bits. */
 static bool read_gptq(const json_t *config, rvl_model *model)
 {
     json_int_t bits = number_of(config, "bits");
@@ -106,7 +106,7 @@ static bool read_gptq(const json_t *config, rvl_model *model)
            read_group(json_object_get(config, "group_size"), &model->scales);
 }
 
-/* gpt-oss: 4-bit floats, and for 32 of a row an exponent of 8 bits. */
+/* gpt-oss: 4-bit floats; 32 elements of a row share an exponent of 8 bits. */
 static bool read_mxfp4(const json_t *config, rvl_model *model)
 {
     (void)config;
@@ -115,7 +115,7 @@ static bool read_mxfp4(const json_t *config, rvl_model *model)
     return true;
 }
 
-/* Which elements share a scale, by the name of the strategy. */
+/* Reads which elements share a scale from the name of the strategy. */
 static bool read_strategy(const json_t *weights, rvli_scales *scales)
 {
     const char *strategy = text_of(weights, "strategy");
@@ -132,7 +132,7 @@ static bool read_strategy(const json_t *weights, rvli_scales *scales)
     return scales->rows == 0 || strcmp(strategy, "channel") == 0;
 }
 
-/* One group of modules of one kind; scales of groups are 2 bytes, others 4. */
+/* Reads one group, with one kind of modules. Scales of `group` have 2 bytes, others 4. */
 static bool read_compressed(const json_t *config, rvl_model *model)
 {
     json_t *groups = json_object_get(config, "config_groups");
@@ -164,17 +164,17 @@ static const struct {
     {"mxfp4", read_mxfp4},
 };
 
-/* ---- Modules that stay as they were ---- */
+/* ---- Modules that are not quantised ---- */
 
-/* A sign of a pattern, and whether it may be there any number of times. */
+/* A character of a pattern, and whether it may repeat (*). */
 typedef struct sign {
-    char wanted; /* 0: any */
+    char wanted; /* 0: any character */
     bool many;
 } sign;
 
 #define SIGNS_MAX 64
 
-/* The signs of a pattern. -1: too long, or of a kind that is not known. */
+/* Splits a regular expression into signs. -1: too long, or not supported. */
 static int read_pattern(const char *pattern, sign signs[SIGNS_MAX])
 {
     int count = 0;
@@ -193,7 +193,7 @@ static int read_pattern(const char *pattern, sign signs[SIGNS_MAX])
     return count;
 }
 
-/* The signs of a name in which a * stands for any text. -1: too long. */
+/* Splits a name in which * stands for any text into signs. -1: too long. */
 static int read_glob(const char *text, sign signs[SIGNS_MAX])
 {
     int count = 0;
@@ -205,7 +205,8 @@ static int read_glob(const char *text, sign signs[SIGNS_MAX])
     return count;
 }
 
-/* Places in the pattern that are reached at once from one: signs of any number may be left out. */
+/* Adds the places that are reached without reading a character, since a sign that may repeat may be
+ * left out. */
 static uint64_t spread(const sign *signs, int count, uint64_t places)
 {
     for (int i = 0; i < count; i++) {
@@ -215,7 +216,8 @@ static uint64_t spread(const sign *signs, int count, uint64_t places)
     return places;
 }
 
-/* From the beginning of the name, as Python's re.match; with a $ to its end. */
+/* Matches from the beginning of the name, like Python's re.match(); up to its end if the pattern
+ * ends in $. */
 static bool pattern_matches(const char *pattern, const sign *signs, int count, const char *name)
 {
     bool whole = pattern[0] != '\0' && pattern[strlen(pattern) - 1] == '$';
@@ -232,7 +234,7 @@ static bool pattern_matches(const char *pattern, const sign *signs, int count, c
     return (places & end) != 0;
 }
 
-/* Whether the entry is a run of whole parts of the name: "self_attn", "layers.0.mlp.up_proj". */
+/* Whether the entry is one or more whole parts of the name: "self_attn", "layers.0.mlp.up_proj". */
 static bool has_part(const char *name, const char *entry)
 {
     size_t length = strlen(entry);
@@ -258,7 +260,7 @@ static bool entry_matches(void *user, const char *name)
                          : has_part(name, e->text);
 }
 
-/* The layer that an entry names; -1: none. */
+/* The layer in an entry; -1: the entry names none. */
 static int layer_of(const char *text)
 {
     const char *at = strstr(text, "layers.");
@@ -266,7 +268,7 @@ static int layer_of(const char *text)
     return at != NULL && sscanf(at, "layers.%4u.", &layer) == 1 ? (int)layer : -1;
 }
 
-/* Parts of models that have more than text put this before the language model's names. */
+/* Models with more than text put this prefix before names of the language model. */
 static const char *without_prefix(const char *text)
 {
     static const char prefix[] = "language_model.";
@@ -307,7 +309,7 @@ static bool keep_list(rvl_model *model, const json_t *list)
     return json_is_array(list);
 }
 
-/* ---- The whole ---- */
+/* ---- The config ---- */
 
 static bool read_method(const json_t *config, rvl_model *model)
 {

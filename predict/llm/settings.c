@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings of a step: one table of what each is called, which field it is, what it takes and what
- * it needs. Commands and Python read it (rvl_model_setting_get()) and set fields by it; a step is
- * checked by it.
+ * Settings of a step. One table has each setting's name, field, values and needs. Commands and
+ * Python read it (rvl_model_setting_get()) and set fields with it. A step is checked against it.
  *
- * A need that is not met means that a setting changes nothing. Some of them are refused in a step,
- * too. The others are not, so that one list of settings can go with several ways to train. Messages
- * have settings in quotes: 'train' megatron:N.
+ * A setting changes nothing if one of its needs is not met. A step refuses some of these settings.
+ * It accepts the others, so that one list of settings can serve several ways to train. Messages put
+ * settings in quotes: 'train' megatron:N.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,26 +17,26 @@
 
 typedef enum kind {
     NUMBER,   /* uint32_t */
-    FRACTION, /* uint32_t: millionths */
-    WORD,     /* an enum; with a count in the uint32_t behind it */
-    FLAG,     /* a bit of flags, which the second of two words sets */
-    USE,      /* a value of rvl_model_use, which yes sets */
+    FRACTION, /* uint32_t, in millionths */
+    WORD,     /* an enum; its count, if any, is in the uint32_t behind it */
+    FLAG,     /* a bit of flags; the second of two words sets it */
+    USE,      /* a value of rvl_model_use; yes sets it */
     SIZE,     /* uint64_t */
     TEXT      /* const char * */
 } kind;
 
-/* What settings need: rows of unmet(). */
+/* Needs of settings: unmet() has a row for each. */
 enum {
-    SHARING = 1 << 0, /* engine and trainer on one GPU */
+    SHARING = 1 << 0, /* engine and trainer share the GPU */
     UPDATES = 1 << 1,
     ENGINE = 1 << 2,
     NO_SERVE = 1 << 3,
-    TRAINER = 1 << 4, /* TRAINED is the same, and refused */
+    TRAINER = 1 << 4, /* as TRAINED, but a step does not refuse it */
     TRAINED = 1 << 5,
     FSDP_MEGATRON = 1 << 6,
     MEGATRON = 1 << 7,
-    TRANSFORMERS = 1 << 8, /* the layers of that library */
-    PROGRAM = 1 << 9,      /* the program of a step: the formulas do not know it */
+    TRANSFORMERS = 1 << 8, /* transformers' layers */
+    PROGRAM = 1 << 9,      /* the program of a step; the formulas do not support it */
     FLAT_PROGRAM = 1 << 10,
     GATHERS = 1 << 11,
     FSDP = 1 << 12,
@@ -54,15 +53,15 @@ enum {
 };
 
 typedef struct setting {
-    const char *group; /* of the help */
+    const char *group; /* heading in the help */
     const char *name;
     const char *values; /* NULL: a switch */
     kind kind;
     size_t field;
-    size_t end;        /* of the field */
-    const char *words; /* by value, with a bar behind each; one that is empty cannot be said */
-    uint64_t bit;      /* of a flag; the value of a use */
-    uint64_t preset;   /* stands for 0 */
+    size_t end;        /* offset of the field's end */
+    const char *words; /* by value, each followed by a bar; an empty word cannot be given */
+    uint64_t bit;      /* FLAG: its bit; USE: its value */
+    uint64_t preset;   /* default: what 0 stands for */
     uint32_t least;
     uint32_t most; /* of a number or a count */
     const char *expected;
@@ -106,7 +105,7 @@ _Static_assert(offsetof(rvl_model_options, train_ranks) == END(train) &&
 
 #define OPTIMIZER_WORD(name, word, states, bytes, blocks, master, paged) word "|"
 
-/* In the order of the help, which is the order of a sweep. */
+/* In the order of the help and of sweeps. */
 static const setting settings[] = {
     SETTING("Use", "device", "DEVICE", OF_DEVICE, "h200", 0,
             "a profile, the file of one, or a size"),
@@ -245,12 +244,12 @@ static const setting settings[] = {
 
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
 
-/* ---- What settings need ---- */
+/* ---- Needs of settings ---- */
 
 static bool is_given(const rvl_model_options *o, rvl_model_term first, rvl_model_term last)
 {
     if (o->given == NULL || o->given_size < sizeof o->given->term)
-        return false; /* the step says what is wrong with them */
+        return false; /* the step reports what is wrong with them */
     for (size_t i = 0; i < o->given_count; i++) {
         rvl_model_term term;
         memcpy(&term, (const char *)o->given + i * o->given_size, sizeof term);
@@ -260,7 +259,7 @@ static bool is_given(const rvl_model_options *o, rvl_model_term first, rvl_model
     return false;
 }
 
-/* With a given size of one of these the trainer's terms are formulas (docs/model.md). */
+/* If one of these sizes is given, the trainer's terms are formulas (docs/model.md). */
 static bool is_training_given(const rvl_model_options *o)
 {
     return o->train != RVL_MODEL_TRAIN_MEGATRON &&
@@ -269,8 +268,8 @@ static bool is_training_given(const rvl_model_options *o)
 }
 
 /*
- * Why a setting changes nothing beside the others, with the remedy; NULL: it may change something.
- * refused: only where a step with it is refused.
+ * Returns why a setting changes nothing together with the others, and the remedy. NULL: it may
+ * change something. refused: looks only at needs that a step enforces.
  */
 static const char *unmet(unsigned needs, const rvl_model_options *o, bool refused)
 {
@@ -353,7 +352,7 @@ static const char *unmet(unsigned needs, const rvl_model_options *o, bool refuse
     return NULL;
 }
 
-/* ---- Values as they are said ---- */
+/* ---- Values as text ---- */
 
 static const setting *find(const char *name)
 {
@@ -376,7 +375,7 @@ static bool parse_number(const char *text, uint32_t least, uint32_t most, uint32
     return true;
 }
 
-/* In millionths, without a detour through a double. */
+/* Parses millionths, without rounding through a double. */
 static bool parse_fraction(const char *text, uint32_t *ppm_out)
 {
     uint32_t ppm = 0, unit = PPM;
@@ -394,7 +393,8 @@ static bool parse_fraction(const char *text, uint32_t *ppm_out)
     return true;
 }
 
-/* Index of a word; N stands for its count, which "[:N]" may leave out: then it is 0. -1: none. */
+/* Index of a word. N stands for a count; "[:N]" may be left out, and *count_out is 0 then. -1: no
+ * such word. */
 static int find_word(const setting *s, const char *text, uint32_t *count_out)
 {
     int index = 0;
@@ -420,7 +420,7 @@ static bool set_word(const setting *s, const char *text, rvl_model_options *o)
         return false;
     if (s->kind == FLAG) {
         o->flags = index == 1 ? o->flags | s->bit : o->flags & ~s->bit;
-    } else if (s->kind == USE) { /* no takes back what yes has said, and nothing else */
+    } else if (s->kind == USE) { /* no undoes the yes of this setting, and nothing else */
         if (index == 1 || o->use == (rvl_model_use)s->bit)
             o->use = index == 1 ? (rvl_model_use)s->bit : RVL_MODEL_USE_RL;
     } else {
@@ -450,7 +450,7 @@ static bool set(const setting *s, const char *text, rvl_model_options *o)
         return parse_fraction(text, field);
     case SIZE:
         return set_size(text, field);
-    case TEXT: /* whether there is such a device is said when the step is made */
+    case TEXT: /* unknown devices are refused when the step is made */
         *(const char **)field = text;
         return true;
     default:
@@ -481,7 +481,7 @@ rvl_status rvl_model_options_set(rvl_model_options *options, const char *name, c
     return set(s, value, options) ? RVL_OK : refuse(s, "expected ", s->expected);
 }
 
-/* ---- Settings as they are ---- */
+/* ---- Values of options ---- */
 
 static uint64_t value_of(const setting *s, const rvl_model_options *o)
 {
@@ -569,7 +569,7 @@ rvl_status rvl_model_options_check(const rvl_model_options *options, const char 
 rvl_status rvl_model_setting_get(size_t index, rvl_model_setting *setting_out)
 {
     if (index >= SETTING_COUNT)
-        return RVL_ERR_NOT_FOUND; /* the end, which is no failure to tell */
+        return RVL_ERR_NOT_FOUND; /* the end of the list: not an error to report */
     const setting *s = &settings[index];
     const rvl_model_setting shown = {.group = s->group,
                                      .name = s->name,

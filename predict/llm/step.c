@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps as objects: made from a model and options, asked for their terms and events, written. */
+/* Steps as objects: made from a model and options, asked for terms and events, written as
+ * traces. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order of a step: what is taken, released and taken back when, for every way to share a GPU
- * (docs/strategies.md).
+ * The order of a step: what is allocated, released, paused and resumed when, for every way to share
+ * a GPU (docs/strategies.md).
  *
- * Time is made up: events follow each other by a microsecond, stages by a second, since only their
- * order matters to a prediction. A term of no bytes leaves no event.
+ * Times are made up: a microsecond between events, a second between stages. Only the order matters
+ * to a prediction. A term of 0 bytes has no events.
  */
 #include <stdlib.h>
 
@@ -20,14 +20,14 @@ static const char *const process_names[] = {"engine", "trainer"};
 
 static const rvl_model_term engine_terms[] = {RVL_MODEL_WEIGHTS, RVL_MODEL_KV_CACHE,
                                               RVL_MODEL_CUDA_GRAPH, RVL_MODEL_BUFFERS};
-/* What lives from step to step: the first for every pass, the others for training alone. */
+/* Live from step to step. The first is for every pass, the others only for training. */
 static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
                                              RVL_MODEL_OPTIMIZER};
 static const rvl_model_term training_terms[] = {
     RVL_MODEL_GRADIENTS,       RVL_MODEL_GRADIENT_BUCKETS, RVL_MODEL_ALL_GATHER,
     RVL_MODEL_ACTIVATIONS,     RVL_MODEL_LOGITS,           RVL_MODEL_OPTIMIZER_TEMPORARIES,
     RVL_MODEL_BLAS_WORKSPACES, RVL_MODEL_DEQUANTISED,      RVL_MODEL_CACHED};
-/* One of them: all new weights at once, or a bucket of them. */
+/* A step has one of them: all new weights at once, or a bucket. */
 static const rvl_model_term update_terms[] = {RVL_MODEL_TRAINING_COPY, RVL_MODEL_UPDATE_BUCKET};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -41,9 +41,9 @@ typedef struct player {
     rvl_model_step *step;
     const rvl_model_options *options;
     int conductor;                           /* the process that marks stages */
-    uint64_t first_id[RVL_MODEL_TERM_COUNT]; /* of the allocations of a term that are live */
+    uint64_t first_id[RVL_MODEL_TERM_COUNT]; /* of the term's live allocations */
     uint64_t live[RVL_MODEL_TERM_COUNT];     /* their number */
-    uint64_t *segment_ids;                   /* of the shown segments that are live; else 0 */
+    uint64_t *segment_ids;                   /* by index of a shown segment; 0: not live */
 } player;
 
 /* ---- Events ---- */
@@ -63,7 +63,7 @@ static bool grow(rvl_model_step *step)
     return true;
 }
 
-/* after_ns: since the event before it; time goes on as it always does behind it. */
+/* after_ns: time since the previous event. The next event follows EVENT_NS later, as usual. */
 static void add_after(player *p, int process, rvl_trace_event event, uint64_t after_ns)
 {
     rvl_model_step *step = p->step;
@@ -124,7 +124,7 @@ static void alloc_one(player *p, int process, rvl_model_term term, uint64_t byte
     p->live[term]++;
 }
 
-/* The first count allocations of a term. */
+/* Allocates the first `count` sizes of a term. */
 static void alloc_some(player *p, int process, rvl_model_term term, size_t count, rvl_backup backup,
                        uint32_t flags)
 {
@@ -162,7 +162,8 @@ static void pause(player *p, int process, const rvl_model_term *terms, size_t co
     }
 }
 
-/* The trainer's with content, from the backup; the engine's without: the update overwrites it. */
+/* Resumes the trainer's terms with their content, from the backup. The engine's come back without
+ * it: the update overwrites them. */
 static void resume(player *p, int process, const rvl_model_term *terms, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -189,7 +190,7 @@ static void external(player *p, int process, rvl_model_term term, bool there)
                               .name = tag_of(p, term)});
 }
 
-/* A process comes or goes, with its context and what NCCL has in it. */
+/* Starts or ends a process, with its context and NCCL's buffers. */
 static void process(player *p, int which, bool there)
 {
     external(p, which, which == ENGINE ? RVL_MODEL_ENGINE_CONTEXT : RVL_MODEL_TRAINER_CONTEXT,
@@ -232,7 +233,7 @@ static void play_wake(player *p)
 
 /* ---- A full step ---- */
 
-/* What a pass without gradients has of a term. */
+/* A term's sizes in a pass without gradients. */
 static const rvli_sizes *forward_sizes(const player *p, rvl_model_term term)
 {
     return p->step->terms.by_program ? &p->step->terms.forward[term] : sizes_of(p, term);
@@ -245,14 +246,14 @@ static void alloc_forward(player *p, rvl_model_term term, size_t count)
         alloc_one(p, TRAINER, term, sizes->items[i], RVL_BACKUP_NONE, 0);
 }
 
-/* The whole weights, for as long as a pass over them takes. */
+/* Allocates the whole weights for one pass. */
 static void gather(player *p)
 {
     alloc_forward(p, RVL_MODEL_ALL_GATHER, SIZE_MAX);
     release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
 }
 
-/* A bucket after the other is gathered and sent. */
+/* Buckets are gathered and sent one after the other. */
 static void update(player *p)
 {
     if (sizes_of(p, RVL_MODEL_UPDATE_BUCKET)->count == 0) {
@@ -263,7 +264,7 @@ static void update(player *p)
     release(p, TRAINER, UPDATE_TERMS);
 }
 
-/* A forward pass alone needs no gradient of the logits, which is the last of them. */
+/* A pass without gradients does not need the last size of the logits, their gradient. */
 static void log_probabilities(player *p)
 {
     size_t logits = forward_sizes(p, RVL_MODEL_LOGITS)->count;
@@ -275,7 +276,7 @@ static void log_probabilities(player *p)
 
 /* ---- The moments of a step ---- */
 
-/* All segments as one: what is reserved does not change between the moments. */
+/* All segments as one allocation: the reserved bytes do not change between the moments. */
 static void alloc_reserved(player *p)
 {
     const uint64_t *moment = p->step->terms.moments[RVLI_MOMENT_PASSES];
@@ -286,7 +287,8 @@ static void alloc_reserved(player *p)
         alloc_one(p, TRAINER, RVL_MODEL_CACHED, bytes, RVL_BACKUP_NONE, 0);
 }
 
-/* What lies in them from now on. What falls goes first: there is no room for both. */
+/* Writes what the segments contain from now on. Shrinking terms come first: there is no room for
+ * both. */
 static void show_moment(player *p, const uint64_t *before, const uint64_t *moment)
 {
     uint64_t after_ns = EVENT_NS;
@@ -308,7 +310,7 @@ static void show_moment(player *p, const uint64_t *before, const uint64_t *momen
     }
 }
 
-/* All that training has; where terms add up, they do not change. */
+/* Allocates everything for training. If terms add up, they do not change during the step. */
 static void alloc_training(player *p)
 {
     if (!p->step->terms.by_program) {
@@ -353,7 +355,7 @@ static void show_first_segments(player *p)
         show_segment(p, &shown->events[i], EVENT_NS);
 }
 
-/* The instants of the step are spread over as much time as lies between stages. */
+/* Spreads the instants of the step over the time between two stages. */
 static void show_step(player *p)
 {
     const rvli_shown *shown = p->step->terms.shown;
@@ -453,7 +455,7 @@ static void play_v1(player *p)
     stage(p, "rollout");
 }
 
-/* What v2 and v3 have in common. */
+/* The common part of v2 and v3. */
 static void play_up_to_the_update(player *p)
 {
     step_mark(p);

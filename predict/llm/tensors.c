@@ -2,10 +2,10 @@
 /*
  * The parameters of every family, as one table of rules.
  *
- * A rule names a tensor, says in which layers it stands, on which features it depends, its shape,
- * and how an engine splits it over its ranks. A trainer and the checkpoint have it as it is; an
- * engine fuses the tensors of one group that follow from one input (q, k, v; gate, up; the experts
- * of a layer) into one, and may hold its matrices in fewer bits.
+ * A rule names a tensor, and says which layers have it, which features it depends on, its shape,
+ * and how an engine splits it over its ranks. The trainer and the checkpoint have the tensor as it
+ * is. An engine fuses tensors of one group that have the same input (q, k, v; gate, up; the experts
+ * of a layer) into one, and may store its matrices in fewer bits.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +15,14 @@
 #define BF16_BYTES 2
 #define NAME_BYTES 96
 
-/* Where a tensor stands: in layers, in those of a kind, for each expert; before or behind them. */
+/* Where a tensor is: before the layers, in all layers, in layers of one kind, for each expert, or
+ * behind the layers. */
 typedef enum scope {
     FIRST,
     EVERY_LAYER,
     ATTENTION_LAYER,
     KEYS_LAYER,
-    VALUES_LAYER, /* that has keys, and values from a projection of their own */
+    VALUES_LAYER, /* keys, and values from their own projection */
     DELTA_LAYER,
     MAMBA_LAYER,
     CONV_LAYER,
@@ -43,11 +44,11 @@ static const unsigned kind_of_scope[] = {[EVERY_LAYER] = ~0u,
                                          [EXPERT] = RVLI_LAYER_SPARSE,
                                          [LAST] = 0};
 
-/* By what a rank's share is smaller. KV heads, and Mamba's groups, are copied where there are fewer
- * than ranks. */
+/* How a tensor is split over ranks. KV heads and Mamba's groups are copied if there are fewer of
+ * them than ranks. */
 typedef enum split { WHOLE, BY_ROWS, BY_COLUMNS, BY_KV_HEADS, BY_GROUPS, BY_VOCABULARY } split;
 
-/* Tensors of a group are one tensor in an engine. */
+/* An engine fuses the tensors of a group into one. */
 typedef enum group {
     ALONE,
     QKV,
@@ -63,7 +64,8 @@ typedef enum group {
     GROUP_COUNT
 } group;
 
-/* Groups that are one parameter where a family says so: features, and the parameter's name. */
+/* Groups that some families store as one parameter: the features of these families, and the
+ * parameter's name. */
 static const struct {
     uint64_t features;
     const char *pattern;
@@ -77,12 +79,12 @@ typedef struct rule {
     const char *pattern;
     scope scope;
     uint64_t needs;  /* all of these features */
-    uint64_t unless; /* none of these */
+    uint64_t unless; /* none of these features */
     rvli_dim rows;
     rvli_dim columns;
     split split;
     group group;
-    bool quantised; /* where the engine's weights are */
+    bool quantised; /* if the engine's weights are */
 } rule;
 
 #define D(name) RVLI_DIM_##name
@@ -144,7 +146,7 @@ static const rule rules[] = {
      0},
     {ATTENTION "sinks", ATTENTION_LAYER, RVLI_SINKS, 0, D(HEADS), D(ONE), BY_ROWS, ALONE, 0},
 
-    /* In the order of transformers' modules, in which a trainer loads and gathers them. */
+    /* In the order of transformers' modules: a trainer loads and gathers them in this order. */
     {DELTA "conv1d.weight", DELTA_LAYER, 0, 0, D(DELTA_CONV), D(CONV_KERNEL), BY_ROWS, ALONE, 0},
     {DELTA "in_proj_qkvz.weight", DELTA_LAYER, 0, RVLI_SPLIT_DELTA, D(DELTA_IN), D(HIDDEN), BY_ROWS,
      DELTA_IN, 1},
@@ -299,7 +301,7 @@ static bool in_layer_of_engine(const rule *r, const rvl_model *model, uint32_t l
     return applies(r, model) && (model->kinds[layer] & kind_of_scope[r->scope]) != 0;
 }
 
-/* Where keys are values, too, an engine has their projection twice. */
+/* If keys are also the values, an engine has two copies of their projection. */
 static bool in_layer(const rule *r, const rvl_model *model, uint32_t layer)
 {
     bool copied =
@@ -322,7 +324,7 @@ void rvli_tensor_name(const char *pattern, uint32_t layer, uint32_t expert, char
     }
 }
 
-/* The experts of a layer are one matrix: what is said of the first is said of all. */
+/* The experts of a layer are one matrix: what matches the first expert applies to all. */
 void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, void *user)
 {
     static const char weight[] = ".weight";
@@ -339,17 +341,18 @@ void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, v
 
 /* ---- Groups ---- */
 
-/* A rule's rows, or those of its whole group at its first member in the layer; 0 at the others. */
 typedef uint64_t (*rows_fn)(const rule *r, uint32_t layer, const void *user);
 typedef bool (*there_fn)(const rule *r, const rvl_model *model, uint32_t layer);
 
-/* The rows of a rule, and which rules are there. */
+/* How to find a rule's rows, and which rules a layer has. */
 typedef struct rows_of {
     rows_fn fn;
     there_fn is_there;
     const void *user;
 } rows_of;
 
+/* Rows of a rule. A group's first member in the layer has those of the whole group, the others
+ * 0. */
 static uint64_t group_rows(size_t index, const rvl_model *model, uint32_t layer, rows_of of)
 {
     const rule *r = &rules[index];
@@ -380,11 +383,11 @@ bool rvli_tensor_learns(const rvli_tensor *tensor)
            strcmp(tensor->pattern, LAYER "layer_scalar") != 0;
 }
 
-/* ---- As the checkpoint has them ---- */
+/* ---- As in the checkpoint ---- */
 
 typedef struct walk {
     const rvl_model *model;
-    bool stacked; /* the experts of a layer */
+    bool stacked; /* the experts of a layer are stacks */
     rvli_tensor_fn fn;
     void *user;
 } walk;
@@ -428,7 +431,7 @@ static void walk_scope(const walk *w, scope wanted)
     }
 }
 
-/* The experts of a layer one after the other, each with all its tensors. */
+/* Visits the experts of a layer one after the other, each with all its tensors. */
 static void walk_experts(const walk *w, uint32_t layer)
 {
     for (uint32_t expert = 0; expert < w->model->experts; expert++) {
@@ -439,7 +442,8 @@ static void walk_experts(const walk *w, uint32_t layer)
     }
 }
 
-/* All of them at once: those of one group are one stack, at its first member. */
+/* Visits the experts of a layer at once. The tensors of a group are one stack, visited at its first
+ * member. */
 static void walk_stacks(const walk *w, uint32_t layer)
 {
     for (size_t i = 0; i < RULE_COUNT; i++) {
@@ -489,8 +493,8 @@ void rvli_model_walk_trained(const rvl_model *model, rvli_tensor_fn fn, void *us
     walk_all(&(walk){.model = model, .stacked = true, .fn = fn, .user = user});
 }
 
-/* Elements of a rule's tensors in a layer, or outside of layers; PARAMETERS_MAX + 1 where there are
- * more. */
+/* Elements of a rule's tensors in a layer, or outside of layers. RVLI_MODEL_PARAMETERS_MAX + 1:
+ * more than the maximum. */
 static uint64_t elements_of(const rule *r, const rvl_model *model, uint32_t layer)
 {
     uint64_t rows = rvli_layer_dim(model, layer, r->rows);
@@ -521,7 +525,7 @@ uint64_t rvli_model_count(const rvl_model *model)
     return sum;
 }
 
-/* ---- As an engine has them ---- */
+/* ---- As in an engine ---- */
 
 typedef struct engine_walk {
     const rvl_model *model;
@@ -530,13 +534,13 @@ typedef struct engine_walk {
     void *user;
 } engine_walk;
 
-/* Over how many ranks a matrix is split: experts are dealt out first. */
+/* How many ranks a matrix is split over. Experts are first distributed over ep groups of ranks. */
 static uint64_t ranks_of(const rule *r, const rvli_plan *plan)
 {
     return r->scope == EXPERT ? plan->options.tp / plan->options.ep : plan->options.tp;
 }
 
-/* Mamba's projection and convolution: heads are split, groups as KV heads are. */
+/* Mamba's projection and convolution: heads are split, groups are split as KV heads are. */
 static uint64_t rank_grouped(uint64_t rows, const engine_walk *w)
 {
     uint64_t width = w->model->mamba_group_width;
@@ -569,13 +573,13 @@ static uint64_t rank_columns(const rule *r, uint32_t layer, const engine_walk *w
     return r->split == BY_COLUMNS ? columns / ranks_of(r, w->plan) : columns;
 }
 
-/* Of so many each, 0: of all. */
+/* Number of blocks of `size`; size 0: one block. */
 static uint64_t blocks(uint64_t value, uint64_t size)
 {
     return size > 0 ? (value + size - 1) / size : 1;
 }
 
-/* Stacked matrices of one shape, and the scales that stand beside them. */
+/* Reports stacked matrices of one shape, with their scales and zero points. */
 static void emit(const engine_walk *w, bool quantised, uint64_t stack, uint64_t rows,
                  uint64_t columns)
 {
@@ -593,13 +597,13 @@ static void emit(const engine_walk *w, bool quantised, uint64_t stack, uint64_t 
         w->fn(w->user, blocks(groups, in_a_byte));
 }
 
-/* As the config of the model says, if it is that which counts. */
+/* Whether the tensor stays bf16. The config says so, if the weights have the config's type. */
 static bool is_kept(const engine_walk *w, size_t index, uint32_t layer)
 {
     return w->plan->as_config && (w->model->kept[layer][index / 64] >> index % 64 & 1) != 0;
 }
 
-/* A tensor alone, or a whole group at its first member in the layer. */
+/* Reports a tensor, or a whole group at its first member in the layer. */
 static void emit_layer_rule(const engine_walk *w, size_t index, uint32_t layer)
 {
     const rule *r = &rules[index];
@@ -620,7 +624,8 @@ static void emit_scope(const engine_walk *w, scope wanted)
     }
 }
 
-/* The first pipeline stage has the embedding, the last the norm and the head, or its twin. */
+/* The first pipeline stage has the embedding. The last has the norm and the head, or a copy of a
+ * tied embedding. */
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
                             void *user)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The terms of a step: for each the allocations that are asked of the device. docs/model.md has
- * every formula, and where it comes from.
+ * The terms of a step: the allocations that each asks the device for. docs/model.md has every
+ * formula and its source.
  */
 #include "base/element.h"
 #include "base/options.h"
@@ -18,8 +18,8 @@
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 #define SCAN_BYTES_MAX (UINT64_C(1) << 56) /* of one tensor */
 
-/* Not in any config. Measured, or published: docs/model.md. */
-#define PAGES_AT_ONCE 64 /* of managed memory, which the driver takes */
+/* Sizes that no config has, measured or published: docs/model.md. */
+#define PAGES_AT_ONCE 64 /* pages of managed memory that the driver allocates at once */
 #define CONTEXT_BYTES UINT64_C(552402944)
 #define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
 #define TRAINER_RESIDUE_BYTES (GIB * 55 / 100)
@@ -47,7 +47,7 @@ const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
     return tags[term];
 }
 
-/* ---- Weights of both sides ---- */
+/* ---- Weights of engine and trainer ---- */
 
 static void pack_bytes(void *user, uint64_t bytes)
 {
@@ -62,7 +62,7 @@ static void make_engine_weights(const rvli_maker *m)
     rvli_packer_end(&packer);
 }
 
-/* Packs one tensor a parameter, or several: of so many bytes an element of this rank's share. */
+/* Packs a rank's share of each parameter: `states` tensors, with `bytes` for each element. */
 typedef struct share_walk {
     rvli_packer packer;
     uint64_t ranks;
@@ -70,8 +70,8 @@ typedef struct share_walk {
     unsigned bytes;
     bool blocks;
     const rvl_model_options *options;
-    bool trained_only; /* of LoRA's adapters alone, where there are some */
-    bool learning;     /* of parameters that get a gradient */
+    bool trained_only; /* only LoRA's adapters, if there are any */
+    bool learning;     /* only parameters that get a gradient */
     bool paged;
     uint64_t pages; /* of managed memory */
 } share_walk;
@@ -93,7 +93,7 @@ static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
     }
 }
 
-/* A weight that is not an adapter's. */
+/* Packs a weight that is not an adapter's. */
 static void pack_base(share_walk *w, const rvli_tensor *tensor)
 {
     uint64_t parts[RVLI_NF4_PARTS];
@@ -112,7 +112,8 @@ static void pack_base(share_walk *w, const rvli_tensor *tensor)
     }
 }
 
-/* Adapters, and their gradients, are in fp32 unless the options say bf16. */
+/* Packs a parameter and its adapters. Adapters and their gradients are in fp32 unless the options
+ * say bf16. */
 static void pack_share(void *user, const rvli_tensor *tensor)
 {
     share_walk *w = user;
@@ -159,7 +160,8 @@ static void make_shares(const rvli_maker *m, rvl_model_term term, unsigned state
 
 /* ---- New weights for the engine ---- */
 
-/* Whole tensors, in the order of the checkpoint. One that is larger has a bucket of its own. */
+/* Buckets of whole tensors, in the order of the checkpoint. A tensor larger than a bucket is one by
+ * itself. */
 typedef struct bucket_walk {
     uint64_t size_bytes;
     uint64_t filled_bytes;
@@ -177,7 +179,7 @@ static void fill_bucket(void *user, const rvli_tensor *tensor)
         w->largest_bytes = w->filled_bytes;
 }
 
-/* The tensors of the largest bucket, and the flat buffer that they are sent in. */
+/* The tensors of the largest bucket, and the flat buffer in which they are sent. */
 static void make_update_bucket(const rvli_maker *m)
 {
     bucket_walk w = {.size_bytes = m->plan->options.update_bucket_bytes};
@@ -192,7 +194,8 @@ static void make_update_bucket(const rvli_maker *m)
     rvli_packer_end(&packer);
 }
 
-/* Whole copies are made where they were asked for, or where their size is known. */
+/* Makes whole copies instead of buckets if the options ask for them, or if the size of one is
+ * given. */
 static void make_update(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
@@ -208,7 +211,7 @@ static void make_update(const rvli_maker *m)
 
 /* ---- Gathered weights ---- */
 
-/* FSDP gathers a layer at a time; the embedding, the last norm and the head are one unit. */
+/* FSDP gathers one layer at a time. Embedding, last norm and head are one unit. */
 typedef struct unit_walk {
     uint64_t ranks;
     rvl_model_base_dtype base;
@@ -226,7 +229,8 @@ static void sum_unit(void *user, const rvli_tensor *tensor)
         w->layer_bytes[tensor->layer] += bytes;
 }
 
-/* The first of the two adjacent layers that are largest: one in use, the next fetched ahead. */
+/* The first of the two adjacent layers that are largest together: one is in use while the next is
+ * fetched. */
 static uint32_t largest_pair(const unit_walk *w, uint32_t layers)
 {
     uint64_t largest = 0;
@@ -274,9 +278,10 @@ uint64_t rvli_attention_kept_bytes(const rvl_model *m, uint32_t layer)
     return BF16_BYTES * (q + 2 * kv) + attended + sums + normed;
 }
 
-/* Of a gated delta net (step/delta.c, step/delta_rule.c). In bf16: what is convolved, and behind
- * it; normed, weighed, gated. In fp32: q, k and v in their forms, decayed products of the tokens of
- * a chunk, what the norm and the gate take, new values, and a state for each chunk. */
+/* Bytes per token that a gated delta net keeps (graph/delta.c, graph/chunks.c). In bf16: the
+ * convolution's input and output; the normed, the weighted and the gated values. In fp32: q, k and
+ * v in their forms, decayed products of a chunk's tokens, inputs of norm and gate, new values, and
+ * a state for each chunk. */
 static uint64_t delta_kept_bytes(const rvl_model *m)
 {
     const uint64_t *d = m->dim;
@@ -286,7 +291,8 @@ static uint64_t delta_kept_bytes(const rvl_model *m)
            FP32_BYTES * (8 * key + 6 * value + 5 * RVLI_DELTA_CHUNK * heads + state);
 }
 
-/* gate, up, the activated gate and their product; without a gate what is activated, squared. */
+/* gate, up, the activated gate and the product. Without a gate: the activation's input, and its
+ * square. */
 static uint64_t mlp_activations(const rvl_model *m, uint64_t intermediate)
 {
     return ((m->features & RVLI_NO_GATE) != 0 ? 2 : 4) * BF16_BYTES * intermediate;
@@ -302,7 +308,7 @@ uint64_t rvli_experts_kept_bytes(const rvl_model *m)
     return m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
 }
 
-/* math keeps the softmax of all scores, and q, k, v for every head, in fp32. */
+/* math keeps the softmax of all scores, and q, k, v of every head, all in fp32. */
 static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o, uint32_t layer)
 {
     return o->attention == RVL_MODEL_ATTENTION_MATH
@@ -311,8 +317,9 @@ static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o,
                : 0;
 }
 
-/* What is projected and convolved; in fp32 inputs, gate and norm in nine forms, rates, keys and
- * queries of every head, three tensors of pairs of tokens of a chunk, and two states of a chunk. */
+/* Bytes per token that Mamba keeps. In bf16: what is projected and convolved. In fp32: inputs, gate
+ * and norm in nine forms, rates, keys and queries of every head, three tensors with all pairs of
+ * tokens of a chunk, and two states of a chunk. */
 static uint64_t mamba_activations(const rvl_model *m)
 {
     const uint64_t *d = m->dim;
@@ -323,7 +330,7 @@ static uint64_t mamba_activations(const rvl_model *m)
     return BF16_BYTES * half + FP32_BYTES * full;
 }
 
-/* Bytes a token that a layer keeps for its backward pass. */
+/* Bytes per token that a layer keeps for its backward pass. */
 static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o, uint32_t layer)
 {
     const uint64_t *d = m->dim;
@@ -344,8 +351,9 @@ static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o
     return bytes;
 }
 
-/* Of Mamba's scan by plain operations: gradients of keys and queries for all pairs of a chunk,
- * which are whole before they are summed. UINT64_MAX: more than any step can have. */
+/* Bytes of Mamba's scan by plain operations: the gradients of keys and queries for all pairs of
+ * tokens of a chunk, which are complete before they are summed. UINT64_MAX: more than any step can
+ * have. */
 static uint64_t scan_bytes(const rvl_model *m, const rvl_model_options *o)
 {
     if (!rvli_has_layers(m, RVLI_LAYER_MAMBA))
@@ -366,7 +374,8 @@ static rvl_status too_many_tokens(void)
                            "impossible: the micro-batch takes more than 2^60 bytes; lower it");
 }
 
-/* With recompute: the input of every layer, and all of the largest one while it is redone. */
+/* With --recompute: the input of every layer, and the whole largest layer while it is computed
+ * again. */
 static rvl_status make_activations(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
@@ -396,7 +405,8 @@ static rvl_status make_activations(const rvli_maker *m)
     return RVL_OK;
 }
 
-/* As the head gives them; in fp32, for the loss; the gradient of these. The last is training's. */
+/* The head's logits, their copy in fp32 for the loss, and the gradient of that copy. Only training
+ * has the gradient. */
 static void make_logits(const rvli_maker *m, uint64_t context_ranks, uint64_t vocabulary)
 {
     const rvl_model_options *o = &m->plan->options;
@@ -413,7 +423,7 @@ static void make_logits(const rvli_maker *m, uint64_t context_ranks, uint64_t vo
 
 /* ---- The engine ---- */
 
-/* Bytes a token of attention in a layer, on this rank. */
+/* Bytes per token of attention in a layer, on this rank. */
 static uint64_t prefill_attention(const rvli_maker *m, uint32_t layer)
 {
     const rvl_model *model = m->model;
@@ -427,7 +437,7 @@ static uint64_t prefill_attention(const rvli_maker *m, uint32_t layer)
                 rvli_rank_kv_heads(model, m->plan, layer));
 }
 
-/* Of the widest point of a layer. */
+/* Bytes per token at the widest point of any layer. */
 static uint64_t prefill_bytes(const rvli_maker *m)
 {
     const rvl_model *model = m->model;
@@ -459,7 +469,7 @@ static void make_buffers(const rvli_maker *m)
     rvli_packer_end(&packer);
 }
 
-/* Of bytes and a fraction in millionths, rounded down, without an overflow. */
+/* ppm millionths of bytes, rounded down, without overflow. */
 static uint64_t fraction_of(uint64_t bytes, uint64_t ppm)
 {
     return bytes / PPM * ppm + bytes % PPM * ppm / PPM;
@@ -477,7 +487,7 @@ static rvl_status no_room(uint64_t weights, uint64_t allowed)
     return rvli_model_fail(RVL_ERR_INVALID, "mem-fraction", "%s", message);
 }
 
-/* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */
+/* Weights of a rank on another pipeline stage. UINT64_MAX: out of host memory. */
 static uint64_t weights_of_stage(const rvli_maker *m, const rvli_plan *plan)
 {
     rvli_sizes sizes = {0};
@@ -490,7 +500,7 @@ static uint64_t weights_of_stage(const rvli_maker *m, const rvli_plan *plan)
     return total;
 }
 
-/* The stage that has least room decides for all: they hold the same tokens. */
+/* All stages hold the same number of tokens: as many as the stage with the least room. */
 static rvl_status count_tokens(const rvli_maker *m, uint64_t allowed)
 {
     rvli_plan plan = *m->plan;
@@ -529,9 +539,9 @@ static rvl_status make_cache(const rvli_maker *m)
     return status;
 }
 
-/* ---- All of them ---- */
+/* ---- All terms ---- */
 
-/* A size that other programs had. */
+/* Adds a size that was measured with other programs. */
 static void assume(const rvli_maker *m, rvl_model_term term, uint64_t bytes)
 {
     rvli_maker_add(m, term, bytes);
@@ -549,7 +559,7 @@ static void make_nccl(const rvli_maker *m, rvl_model_term term, rvli_communicato
 
 /* ---- Training ---- */
 
-/* A rank of Megatron. */
+/* Makes the terms of a rank of Megatron. */
 static void make_rank(const rvli_maker *m)
 {
     rvli_training_shape shape = rvli_program_shape(&m->plan->options);
@@ -559,7 +569,7 @@ static void make_rank(const rvli_maker *m)
                     rvli_rank_vocabulary(m->model->dim[RVLI_DIM_VOCABULARY], shape.tp));
 }
 
-/* What a rank of FSDP or DDP has of each parameter. */
+/* Makes what a rank of FSDP, DDP or plain training has of each parameter. */
 static void make_states(const rvli_maker *m)
 {
     rvli_optimizer_kind chosen = rvli_optimizer_kinds[m->plan->options.optimizer];
@@ -602,7 +612,7 @@ static void make_engine(const rvli_maker *m)
     make_buffers(m);
 }
 
-/* The context of a trainer, and all that it has where it trains here. */
+/* Makes the trainer's context, and everything else that it has if it trains on this GPU. */
 static rvl_status make_training(const rvli_maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
@@ -654,7 +664,7 @@ static bool has_place(rvl_model_term term, const rvl_model_options *o)
     case RVL_MODEL_DEQUANTISED:
     case RVL_MODEL_TRAINER_HOST:
     case RVL_MODEL_PAGED_OPTIMIZER:
-        return false; /* from the program alone */
+        return false; /* only from the program */
     case RVL_MODEL_TRAINING_COPY:
     case RVL_MODEL_TRAINER_RESIDUE:
     case RVL_MODEL_ASLEEP:
@@ -669,7 +679,7 @@ static bool has_place(rvl_model_term term, const rvl_model_options *o)
     case RVL_MODEL_TRAINER_NCCL:
         return train != RVL_MODEL_TRAIN_NONE;
     default:
-        return by_terms; /* Megatron's come from the program alone */
+        return by_terms; /* Megatron's come only from the program */
     }
 }
 
@@ -708,7 +718,7 @@ static rvl_status take_given(const rvli_maker *m)
     return RVL_OK;
 }
 
-/* What a card reads while the engine sleeps has NCCL's buffers in it. */
+/* A size of `asleep` that was read on a card includes NCCL's buffers. */
 static rvl_status check_asleep(const rvli_maker *m)
 {
     if ((m->plan->options.flags & RVL_MODEL_NCCL) && rvli_maker_is_given(m, RVL_MODEL_ASLEEP))
@@ -740,7 +750,7 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
     if (status != RVL_OK)
         rvli_terms_free(terms_out);
     else if (plan->options.use == RVL_MODEL_USE_RL && plan->options.train == RVL_MODEL_TRAIN_NONE)
-        /* Part of what is there asleep: it has only narrowed the cache. */
+        /* The context is part of `asleep`. It was needed only for the size of the cache. */
         rvli_sizes_free(rvli_maker_sizes(&m, RVL_MODEL_ENGINE_CONTEXT));
     return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What turns images into embeddings: the parameters of every kind of tower, as one table of rules.
+ * Towers turn images into embeddings. One table of rules has the parameters of every kind of tower.
  *
- * An engine has the whole tower on its first pipeline stage, split over the ranks of tensor
- * parallelism as vLLM splits it, and never quantised. A trainer of text leaves it alone.
+ * An engine has the whole tower on its first pipeline stage, split over the tensor-parallel ranks
+ * as vLLM splits it, and never quantised. A trainer of text does not use it.
  */
 #include <string.h>
 
@@ -21,9 +21,9 @@
 #define KIMI RVLI_TOWER_KIMI
 #define QWEN2 RVLI_TOWER_QWEN2
 #define GLM RVLI_TOWER_GLM
-#define POOLING (1 << 16) /* of SIGLIP, if it pools */
+#define POOLING (1 << 16) /* SIGLIP with a pooling head */
 
-/* How often: once; in each layer; for each deep layer. */
+/* How many: one, one for each layer, or one for each deep layer. */
 typedef enum scope { ONCE, LAYER, DEEP } scope;
 typedef enum split { WHOLE, BY_ROWS, BY_COLUMNS } split;
 
@@ -38,7 +38,8 @@ typedef struct rule {
 
 #define D(name) RVLI_TOWER_##name
 #define BLOCK "visual.blocks.%E."
-#define BIASED (SIGLIP | QWEN2 | QWEN3 | LLAMA4 | KIMI) /* layer norms, an MLP of two matrices */
+/* with LayerNorm, and an MLP of two matrices */
+#define BIASED (SIGLIP | QWEN2 | QWEN3 | LLAMA4 | KIMI)
 #define GATED (PIXTRAL | QWEN25 | GLM)
 #define ALL (BIASED | GATED)
 #define POSITIONED (SIGLIP | QWEN3 | LLAMA4 | KIMI | GLM)
@@ -151,7 +152,7 @@ static void read_usual(rvli_reader *r, rvli_tower *tower, const char *layers)
     tower->dim[D(INTERMEDIATE)] = dimension(r, "intermediate_size", 0);
 }
 
-/* Of three colours; patches of square images. */
+/* Square images of three colours, cut into patches. */
 static void read_patches(rvli_reader *r, rvli_tower *tower, uint64_t more)
 {
     uint64_t patch = dimension(r, "patch_size", 0), image = dimension(r, "image_size", 0);
@@ -184,7 +185,7 @@ static void read_qwen25(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(OUT)] = dimension(r, "out_hidden_size", 0);
 }
 
-/* Its hidden_size is that of the language model. */
+/* Qwen2-VL: hidden_size is that of the language model. */
 static void read_qwen2(rvli_reader *r, rvli_tower *tower)
 {
     uint64_t patch = dimension(r, "patch_size", 14), merge = dimension(r, "spatial_merge_size", 2);
@@ -198,7 +199,7 @@ static void read_qwen2(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(OUT)] = dimension(r, "hidden_size", 0);
 }
 
-/* The MLP of a block is as wide as what leaves the tower; the merger's is intermediate_size. */
+/* The MLP of a block is as wide as the tower's output. intermediate_size is that of the merger. */
 static void read_glm(rvli_reader *r, rvli_tower *tower)
 {
     uint64_t merge = dimension(r, "spatial_merge_size", 2);
@@ -232,7 +233,7 @@ static void read_llama4(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(PROJECTED)] = dimension(r, "vision_output_dim", 0);
 }
 
-/* Published configs have names of their own ("vt_"); transformers then takes its defaults. */
+/* Published configs have other keys ("vt_..."), for which transformers uses its defaults. */
 static uint64_t of_kimi(rvli_reader *r, const char *key, const char *published, uint64_t fallback)
 {
     return dimension(r, key, dimension(r, published, fallback));
@@ -283,7 +284,7 @@ void rvli_tower_read(rvli_reader *r)
     r->config = text;
 }
 
-/* ---- Walking ---- */
+/* ---- Visiting ---- */
 
 void rvli_tower_walk(const rvl_model *model, rvli_tensor_fn fn, void *user)
 {
@@ -307,7 +308,7 @@ uint64_t rvli_tower_count(const rvl_model *model)
     return sum;
 }
 
-/* What does not divide is rounded up. */
+/* Rounded up. */
 static uint64_t share(uint64_t size, uint64_t ranks)
 {
     return (size + ranks - 1) / ranks;
