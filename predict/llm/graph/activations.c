@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operators of xIELU, by which Apertus activates its MLP in plain PyTorch, and bounds. */
+/* Operators of xIELU, the activation in Apertus's MLP, in plain PyTorch, and of clamps. */
 #include "predict/llm/graph/graph.h"
 
 static rvli_shape of_bytes(const rvli_shape *x)
@@ -16,8 +16,8 @@ static rvli_value *above_zero(rvli_graph *g, rvli_value *const *x)
     return rvli_value_make(g, &shape);
 }
 
-/* What passes where x is the smaller one: by conditions of a byte each, and half where both are
- * equal. */
+/* The gradient passes where x is the smaller, and half of it where both are equal. Each condition
+ * is a mask of bytes. */
 static void minimum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
 {
@@ -31,7 +31,7 @@ static void minimum_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
     rvli_value_release(g, smaller);
 }
 
-/* With a number, and in the same way the larger of both. */
+/* The smaller of x and a number; "maximum" has the same memory. */
 static rvli_value *minimum(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, minimum_backward, x, 1);
@@ -39,7 +39,7 @@ static rvli_value *minimum(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
 }
 
-/* Of what was bounded on so many sides: a byte for each element says where it passes. */
+/* After a clamp on node->number sides. Masks of bytes say where the gradient passes. */
 static void clamp_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {

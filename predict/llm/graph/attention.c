@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scaled_dot_product_attention as an operator. What its kernels work in is step/sdpa.c's.
+ * scaled_dot_product_attention as an operator. step/sdpa.c has the memory that its kernels work in.
  *
- * Kernels keep q, k, v, what they give, and a sum for each row; a window that ends before the
- * sequence is a mask, of which they keep a copy in bf16. By plain operations in fp32 (math), and
- * over parts of each sequence (step/ring.c), they keep what those say.
+ * Kernels keep q, k, v, their output, and a sum for each row. A window shorter than the sequence is
+ * a mask, and they keep a copy of it in bf16. Plain operations in fp32 (math), and attention over
+ * parts of each sequence (step/ring.c), keep what those files say.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -43,7 +43,7 @@ static void kernel_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
         rvli_sdpa_backward_works(g->t);
 }
 
-/* A row for each of q, as wide as values. */
+/* A row for each row of q, as wide as values. */
 static rvli_shape attended_shape(rvli_value *const *qkv)
 {
     rvli_shape shape = qkv[0]->shape;
@@ -83,11 +83,11 @@ rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments
     return run_kernel(g, arguments, RVLI_HALF * arguments[3]->shape.elements);
 }
 
-/* ---- By what step/ has for it ---- */
+/* ---- Attention by functions of step/ ---- */
 
 #define PARTS 5
 
-/* What step/ keeps of attention: q, k and v by themselves are this operator's. */
+/* The parts that functions of step/ keep. This operator keeps q, k and v. */
 static void parts_of(rvli_attended *a, rvli_block *parts_out[PARTS])
 {
     parts_out[0] = &a->wide_q;
@@ -97,7 +97,8 @@ static void parts_of(rvli_attended *a, rvli_block *parts_out[PARTS])
     parts_out[4] = &a->sums;
 }
 
-/* Its owner has it alone, and it goes in the midst of what is done. */
+/* Takes the block out of a storage that nobody shares, since it is freed in the middle of the work.
+ * NULL: it is shared. */
 static rvli_block steal(rvli_storage *storage)
 {
     if (storage == NULL || storage->refs > 1)
@@ -132,13 +133,13 @@ static void plain_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
     rvli_sdpa_backward(g->t, &a, &of_attended, &of);
     of_out[0] = gradient_of(g, node, 0, &of.q);
     of_out[2] = gradient_of(g, node, 2, &of.v);
-    if (is_ring(g)) /* k and v in one */
+    if (is_ring(g)) /* k and v in one block */
         of_out[1] = rvli_value_view(g, of_out[2], &node->input[1].shape);
     else
         of_out[1] = gradient_of(g, node, 1, &of.k);
 }
 
-/* Forward nothing is kept where the layer is computed again: its nodes count alone. */
+/* In a layer that is computed again, nothing is kept forward: its nodes only count. */
 static rvli_value *plain(rvli_graph *g, rvli_value *const *qkv)
 {
     rvli_attended a = {0};
@@ -166,7 +167,7 @@ static rvli_value *plain(rvli_graph *g, rvli_value *const *qkv)
     return y;
 }
 
-/* Autocast converts from the last argument to the first: that is how its calls are compiled. */
+/* Autocast converts from the last argument to the first, since its calls are compiled that way. */
 rvli_value *rvli_op_attention(rvli_graph *g, rvli_value *const *qkv)
 {
     rvli_value *half[3];

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Autograd (torch/csrc/autograd/engine.cpp, input_buffer.cpp): each node runs once all gradients of
- * what it gave have come.
+ * Autograd (torch/csrc/autograd/engine.cpp, input_buffer.cpp): a node runs once all gradients of
+ * its outputs have come.
  *
- * PyTorch takes the node that was made last of those that are ready. A node's users are made after
- * it, so the last that has not run is always ready: nodes run from the last to the first.
+ * Of the nodes that are ready, PyTorch runs the one that was made last. The users of a node are
+ * made after it, so the last node that has not run is always ready. So nodes run from the last to
+ * the first.
  *
- * When a node has run, the gradient that it was given goes, and then what it kept. What it gives is
- * added to what its inputs have so far: in place, where nobody else has that and it is no
- * transposed view. A parameter's gradient has come when all nodes that use it have run.
+ * After a node has run, the gradient that it received is freed, and then what it kept. Its results
+ * are added to the gradients that its inputs have so far. This is done in place if nothing else
+ * holds that gradient and it is not a transposed view. A parameter's gradient is complete when all
+ * nodes that use the parameter have run.
  */
 #include "predict/llm/graph/graph.h"
 #include "predict/llm/graph/items.h"
 
 #include <string.h>
 
-/* ---- Made forward ---- */
+/* ---- Making nodes in the forward pass ---- */
 
 static void connect(rvli_graph *g, rvli_node *node, int i, const rvli_value *value)
 {
@@ -28,7 +30,8 @@ static void connect(rvli_graph *g, rvli_node *node, int i, const rvli_value *val
         g->leaves[value->leaf - 1].uses++;
 }
 
-/* There are thousands of them: what is counted is set when it comes, and not cleared before. */
+/* There are thousands of nodes. Elements of arrays are set when they are counted, and not cleared
+ * here. */
 static void begin(rvli_node *node, rvli_backward_fn backward, uint8_t input_count)
 {
     node->backward = backward;
@@ -72,7 +75,8 @@ rvli_node *rvli_node_make(rvli_graph *g, rvli_backward_fn backward, rvli_value *
     return node;
 }
 
-/* Outside of layers that are computed again. What a node before it has on the host stays here. */
+/* Keeps a value outside of layers that are computed again. If an earlier node already has it on the
+ * host, this one keeps it on the device. */
 static void keep_here(rvli_graph *g, rvli_node *node, const rvli_value *value)
 {
     rvli_storage *storage = value->storage;
@@ -121,7 +125,7 @@ rvli_value *rvli_node_gives(rvli_graph *g, rvli_node *node, rvli_value *value)
     return value;
 }
 
-/* ---- What many operators do ---- */
+/* ---- Common backward passes ---- */
 
 void rvli_backward_pass(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                         rvli_value **of_out)
@@ -154,7 +158,7 @@ void rvli_backward_in_order(rvli_graph *g, const rvli_node *node, rvli_value *gr
         of_out[0]->shape.heads_first = of_out[0]->shape.has_heads;
 }
 
-/* ---- Run backward ---- */
+/* ---- Running nodes ---- */
 
 rvli_value *rvli_gradient_make(rvli_graph *g, const rvli_node *node, int input)
 {
@@ -163,8 +167,8 @@ rvli_value *rvli_gradient_make(rvli_graph *g, const rvli_node *node, int input)
     return rvli_value_make(g, &shape);
 }
 
-/* In the shape and type of the input (validate_outputs()). An operator that repeats its input has
- * given a gradient for each repetition: their sum. */
+/* Fits a gradient to the shape and type of the input (validate_outputs()). An operator that repeats
+ * its input returns a gradient for each repetition. They are summed. */
 static rvli_value *fitted(rvli_graph *g, const rvli_node *node, int i, rvli_value *whole)
 {
     const rvli_shape *input = &node->input[i].shape;
@@ -192,7 +196,7 @@ static void add(rvli_graph *g, rvli_value **sum, rvli_value *part)
     rvli_value_release(g, part);
 }
 
-/* The parameter has its gradient, beside those of earlier micro-batches. */
+/* Gives the parameter its gradient, or adds it to that of earlier micro-batches. */
 static void accumulate(rvli_graph *g, uint32_t leaf, rvli_value *gradient)
 {
     rvli_parameter *parameter = rvli_parameter_at(g, leaf);
@@ -254,7 +258,8 @@ static void run(rvli_graph *g, rvli_node *node)
     if (node->host_bytes > 0)
         rvli_fetch(g->t, node->host_holder, node->host_bytes);
     node->backward(g, node, node->gradient, of);
-    if (node->frame != NULL || g->offloads) /* saved-tensor hooks: the function alone has it */
+    if (node->frame != NULL ||
+        g->offloads) /* saved-tensor hooks: only the function holds the values */
         release_kept(g, node);
     for (int i = 0; i < node->input_count; i++)
         of[i] = fitted(g, node, i, of[i]);

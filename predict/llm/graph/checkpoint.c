@@ -2,11 +2,11 @@
 /*
  * Layers that are computed again (torch/utils/checkpoint.py, without re-entrance).
  *
- * Forward, nodes of the layer count what they would keep, and have nothing. The first of them that
- * needs something has the layer run again, until all is there that was counted: what comes behind
- * does not run a second time. The hidden states and the mask that the layer got stay until the last
- * node that kept something is done. Angles go sooner, with the nodes that keep them (as memory
- * histories of programs show it).
+ * In the forward pass the nodes of a layer only count what they would keep. The first of them that
+ * needs something in the backward pass has the layer run again, until everything that was counted
+ * exists. The rest of the layer does not run again. The hidden states and the mask given to the
+ * layer stay until the last node that kept something is done. Angles are freed sooner, with the
+ * nodes that keep them (as memory histories of programs show).
  */
 #include "predict/llm/graph/graph.h"
 #include "predict/llm/graph/items.h"
@@ -27,8 +27,8 @@ static rvli_frame *make(rvli_graph *g, uint32_t layer, rvli_value *hidden)
     return frame;
 }
 
-/* Its input goes to the host. As TRL has it, a copy may still run while those of three layers are
- * there (step/offload.c). */
+/* Sends the layer's input to the host. As in TRL, inputs of three layers may be on the device while
+ * copies still run (step/offload.c). */
 static void send_input(rvli_graph *g, rvli_frame *frame)
 {
     if (!g->offloads || frame == NULL || g->stopped)

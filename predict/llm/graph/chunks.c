@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of recurrences that take a sequence chunk by chunk: padding to whole chunks, products
- * of matrices, sums along a chunk, parts of it, and what is written into a tensor part by part.
+ * Operators of recurrences that process a sequence chunk by chunk: padding to whole chunks,
+ * products of matrices, sums along a chunk, parts of a chunk, and tensors that are written part by
+ * part.
  *
- * A tensor of all chunks has the part of one as a view, the gradient of which is as large as all.
+ * One chunk is a view of the tensor of all chunks. Its gradient is as large as the whole tensor.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -36,9 +37,9 @@ static rvli_value *viewed(rvli_graph *g, rvli_value *x, const rvli_shape *shape)
     return rvli_node_gives(g, node, rvli_value_view(g, x, shape));
 }
 
-/* ---- Sequences as chunks ---- */
+/* ---- Splitting sequences into chunks ---- */
 
-/* Zeros behind each sequence: a copy also where it has whole chunks. */
+/* Adds zeros behind each sequence. Copies even if the sequence has whole chunks. */
 static rvli_value *pad(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -60,7 +61,7 @@ static rvli_value *cut(rvli_graph *g, rvli_value *const *x)
     return viewed(g, x[0], &shape);
 }
 
-/* Another view of what is by rows. A gradient by columns is copied. */
+/* Views a value that is stored by rows. A gradient stored by columns is copied. */
 static void by_chunks_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                                rvli_value **of_out)
 {
@@ -81,7 +82,7 @@ static rvli_value *by_chunks(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-/* Back to a sequence: copied where it lies by columns. */
+/* Joins chunks to a sequence. Copies a value that is stored by columns. */
 static rvli_value *by_tokens(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -92,7 +93,7 @@ static rvli_value *by_tokens(rvli_graph *g, rvli_value *const *x)
                            copy ? rvli_value_make(g, &shape) : rvli_value_view(g, x[0], &shape));
 }
 
-/* [:, :, i] of the chunk that runs. */
+/* [:, :, i] of the running chunk. */
 static rvli_value *of_chunk(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -100,7 +101,7 @@ static rvli_value *of_chunk(rvli_graph *g, rvli_value *const *x)
     return viewed(g, x[0], &shape);
 }
 
-/* [..., -1] of each chunk: of a value for each token. */
+/* [..., -1] of each chunk, for a value with one element for each token. */
 static rvli_value *last_of_chunk(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -143,7 +144,7 @@ static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* .transpose(-1, -2) of what has a row for each token of a chunk */
+/* .transpose(-1, -2) of a value with a row for each token of a chunk */
 static rvli_value *swap(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -152,10 +153,10 @@ static rvli_value *swap(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-/* ---- Along a chunk ---- */
+/* ---- Operations along a chunk ---- */
 
-/* From the last token to the first: turned, summed, and turned back. What lies in another order
- * than in its dimensions is copied, to be summed. */
+/* Sums from the last token to the first: flips, sums, and flips back. A gradient with another order
+ * in memory than in its dimensions is copied for the sum. */
 static void cumsum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
@@ -191,7 +192,7 @@ static void differences_backward(rvli_graph *g, const rvli_node *node, rvli_valu
     of_out[1] = rvli_value_make(g, &gradient->shape);
 }
 
-/* Between each two tokens of a chunk. */
+/* Between every two tokens of a chunk. */
 static rvli_value *differences(rvli_graph *g, rvli_value *const *x)
 {
     rvli_value *const both[] = {x[0], x[0]};
@@ -202,8 +203,8 @@ static rvli_value *differences(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* A byte for each two tokens of a chunk, or borders of chunks: all, then those of them that are
- * ahead. */
+/* Makes masks with a byte for each pair of tokens of a chunk, or of borders of chunks: one of all
+ * pairs, and from it one of the pairs that are ahead. Returns the latter. */
 static rvli_value *mask_of_pairs(rvli_graph *g, rvli_value *const *x)
 {
     uint64_t tokens = rvli_axes_rows(g, x[0]->shape.axes);
@@ -217,7 +218,7 @@ static rvli_value *mask_of_pairs(rvli_graph *g, rvli_value *const *x)
     return ahead;
 }
 
-/* masked_fill(mask, number): the mask is kept. */
+/* masked_fill(mask, number). Keeps the mask. */
 static rvli_value *masked(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[0]->shape;
@@ -227,14 +228,14 @@ static rvli_value *masked(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* ---- Written part by part ---- */
+/* ---- Writing part by part ---- */
 
 static rvli_value *zeros_like(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_value_make(g, &x[0]->shape);
 }
 
-/* CopySlices: a copy of the whole gradient, one of the part, and zeros in its place. */
+/* CopySlices: copies the whole gradient, copies the part, and puts zeros in the part's place. */
 static void write_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of complex numbers: pairs of a head in fp32, which angles turn (Llama 4, DeepSeek V2).
+ * Operators on complex numbers: pairs of elements of a head in fp32, rotated by angles (Llama 4,
+ * DeepSeek V2).
  *
  * A complex number counts as two elements of fp32.
  */
 #include "predict/llm/graph/graph.h"
 
-/* By conjugates of the angles, of which there is a copy meanwhile. */
+/* Multiplies by the conjugates of the angles, which are a temporary copy. */
 static void turn_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                           rvli_value **of_out)
 {
@@ -29,7 +30,7 @@ static rvli_value *turn(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
 }
 
-/* Angles, ones to be turned, the turned ones, and these times a number. */
+/* Makes angles, ones to rotate, the rotated ones, and these times a number. */
 static rvli_value *complex_rotary_emb(rvli_graph *g, rvli_value *const *arguments)
 {
     const uint64_t pairs = (uint64_t)g->t->options->seq_len * rvli_rotary_width(g->t->model) / 2;
@@ -52,7 +53,7 @@ static rvli_value *complex_rotary_emb(rvli_graph *g, rvli_value *const *argument
     return NULL;
 }
 
-/* Of queries without positions: a number in fp32 for each token. */
+/* For queries without positions: a number in fp32 for each token. */
 static rvli_value *scales_of_tokens(rvli_graph *g, rvli_value *const *arguments)
 {
     const rvli_shape shape = {.elements = g->t->options->seq_len,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions over time, each channel by itself (aten/src/ATen/native/Convolution.cpp): their
- * input is copied, channels first, forward and again backward. What they give is a little longer.
- */
+/* Convolutions over time, with separate channels (aten/src/ATen/native/Convolution.cpp). Their
+ * input is copied with channels first, forward and again backward. Their output is a little longer
+ * than the input. */
 #include "predict/llm/graph/graph.h"
 
 static uint64_t longer_elements(const rvli_graph *g, uint64_t width)
@@ -23,7 +23,8 @@ static void convolve_backward(rvli_graph *g, const rvli_node *node, rvli_value *
     rvli_value_release(g, copy);
 }
 
-/* Up to where the last token still counts. Mamba's has a bias, if it is there. */
+/* The output ends where the last token no longer contributes. Mamba's convolution may have a
+ * bias. */
 static rvli_value *conv1d(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[0]->shape;

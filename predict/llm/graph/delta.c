@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operators of gated delta nets: parts of their projections, heads, and triangular systems. */
+/* Operators of gated delta nets: parts of their projections, heads, and triangular systems of
+ * equations. */
 #include "predict/llm/graph/graph.h"
 
 static uint64_t values_width(const rvli_graph *g)
@@ -25,7 +26,7 @@ static void split_qkv(rvli_graph *g, rvli_value *const *x, rvli_value **results_
     rvli_op_divide(g, x[0], widths, 3, results_out);
 }
 
-/* And the gate. */
+/* q, k, v and the gate. */
 static void split_qkvz(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     const uint64_t widths[] = {keys_width(g), keys_width(g), values_width(g), values_width(g)};
@@ -42,13 +43,13 @@ static rvli_value *value_heads(rvli_graph *g, rvli_value *const *x)
     return rvli_op_rows(g, x[0], g->t->model->dim[RVLI_DIM_DELTA_HEAD]);
 }
 
-/* A value for each head. */
+/* One value for each head. */
 static rvli_value *rate_heads(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_rows(g, x[0], 1);
 }
 
-/* Of keys, for every head of values; as they are where there are as many. */
+/* Repeats keys for every head of values. Does nothing if there are as many heads of keys. */
 static rvli_value *repeat_keys(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -59,7 +60,7 @@ static rvli_value *repeat_keys(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* ---- Memory ---- */
+/* ---- Order in memory ---- */
 
 static void to_half_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
@@ -99,16 +100,17 @@ static void channels_backward(rvli_graph *g, const rvli_node *node, rvli_value *
                        : rvli_gradient_make(g, node, 0);
 }
 
-/* Channels before tokens. Of several sequences a product needs the gradient by rows again. */
+/* Channels before tokens. With several sequences the gradient is copied, since a product needs it
+ * by rows. */
 static rvli_value *channels_first(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, channels_backward, x, 1);
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
 }
 
-/* ---- The rule ---- */
+/* ---- The delta rule ---- */
 
-/* One for each head and sequence, in fp32. */
+/* A state for each head and sequence, in fp32. */
 static rvli_value *new_state(rvli_graph *g, rvli_value *const *nothing)
 {
     (void)nothing;
@@ -119,8 +121,8 @@ static rvli_value *new_state(rvli_graph *g, rvli_value *const *nothing)
     return rvli_value_make(g, &shape);
 }
 
-/* That of the right side is solved for; that of the system is a product, negated, its lower part.
- */
+/* The gradient of the right side is the solution of a system. The gradient of the matrix is a
+ * product, which is negated and cut to its lower triangle. */
 static void solve_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -135,7 +137,7 @@ static void solve_backward(rvli_graph *g, const rvli_node *node, rvli_value *gra
     rvli_value_release(g, negated);
 }
 
-/* It answers by columns. */
+/* The solution is stored by columns. */
 static rvli_value *solve_triangular(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[1]->shape;

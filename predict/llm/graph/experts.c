@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of experts and of what chooses them (transformers' integrations/moe.py,
- * grouped_mm_experts_forward): sorting, rows by their index, products over all experts.
+ * Operators of experts and routers (transformers' integrations/moe.py, grouped_mm_experts_forward):
+ * sorting, rows by index, products over all experts.
  *
- * Which expert a token chooses changes no size.
+ * No size depends on which expert a token chooses.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -17,7 +17,7 @@ static rvli_shape indices_shape(uint64_t count)
                         .holder = RVL_MODEL_ACTIVATIONS};
 }
 
-/* ---- What chooses ---- */
+/* ---- Routers ---- */
 
 static void softmax_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
@@ -39,7 +39,7 @@ static uint64_t chosen(const rvli_graph *g)
     return g->t->tokens * g->t->model->experts_per_token;
 }
 
-/* The best of each row, and where they are. */
+/* The best of each row, and their positions. */
 static void topk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     rvli_shape shape = x[0]->shape;
@@ -52,7 +52,7 @@ static void topk(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
     rvli_node_keep(g, node, results_out[1]);
 }
 
-/* The best of each row alone, of what has no gradient. */
+/* Only the positions of the best of each row. The input has no gradient. */
 static rvli_value *topk_indices(rvli_graph *g, rvli_value *const *x)
 {
     rvli_value *both[2] = {NULL, NULL};
@@ -61,7 +61,7 @@ static rvli_value *topk_indices(rvli_graph *g, rvli_value *const *x)
     return both[1];
 }
 
-/* What is at indices of each row. */
+/* The elements at the given indices of each row. */
 static rvli_value *gather(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[0]->shape;
@@ -72,7 +72,7 @@ static rvli_value *gather(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* The best two of each group, and where they are. */
+/* The best two of each group, and their positions. */
 static void best_of_groups(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     uint64_t count = 2 * g->t->tokens * g->t->model->dim[RVLI_DIM_EXPERT_GROUPS];
@@ -90,7 +90,7 @@ static rvli_value *sum_two(rvli_graph *g, rvli_value *const *x)
     return rvli_value_make(g, &shape);
 }
 
-/* A mask of groups for each expert: of one group it is a view. */
+/* A mask of groups, expanded to all experts. With one group it is a view. */
 static rvli_value *of_each_expert(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -111,7 +111,7 @@ static rvli_value *detach(rvli_graph *g, rvli_value *const *x)
     return rvli_value_view(g, x[0], &x[0]->shape);
 }
 
-/* Divides by the sum of each row in place, and keeps a copy of what was there. */
+/* Divides by the sum of each row in place, and keeps a copy of the former values. */
 static rvli_value *normalize(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_pass, x, 1);
@@ -123,13 +123,13 @@ static rvli_value *normalize(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Indices ---- */
 
-/* What a sort works in, beside keys and values: both once more. */
+/* A sort works in a second copy of keys and values. */
 static void sort_works(rvli_graph *g, const rvli_shape *indices)
 {
     rvli_work(g, 2 * rvli_shape_bytes(indices));
 }
 
-/* Sorted, and where each was. */
+/* The sorted values, and their former positions. */
 static void sort(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     results_out[0] = rvli_value_make(g, &x[0]->shape);
@@ -139,7 +139,7 @@ static void sort(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
     rvli_value_release(g, places);
 }
 
-/* Something without a gradient, as large. */
+/* A tensor of the same size, without a gradient. */
 static rvli_value *empty_like(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_value_make(g, &x[0]->shape);
@@ -152,7 +152,7 @@ static rvli_value *to_int(rvli_graph *g, rvli_value *const *x)
     return rvli_value_make(g, &shape);
 }
 
-/* Of a permutation, by its own numbers. */
+/* Of a permutation, indexed by its own values. */
 static rvli_value *inverse(rvli_graph *g, rvli_value *const *x)
 {
     rvli_value *y = rvli_value_make(g, &x[0]->shape);
@@ -160,7 +160,7 @@ static rvli_value *inverse(rvli_graph *g, rvli_value *const *x)
     return y;
 }
 
-/* What is put where indices say is added in their order, so they are sorted first. */
+/* Rows are added at the indices in their order, so the indices are sorted first. */
 static void rows_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                           rvli_value **of_out)
 {
@@ -168,7 +168,7 @@ static void rows_backward(rvli_graph *g, const rvli_node *node, rvli_value *grad
     rvli_value *passing[4];
     (void)gradient;
     of_out[0] = rvli_gradient_make(g, node, 0);
-    for (int i = 0; i < 4; i++) /* linear, sorted, places, a range */
+    for (int i = 0; i < 4; i++) /* linear indices, sorted ones, positions, a range */
         passing[i] = rvli_value_make(g, &indices);
     sort_works(g, &indices);
     for (int i = 0; i < 4; i++)
@@ -193,7 +193,7 @@ static rvli_value *rows_at(rvli_graph *g, rvli_value *const *arguments)
     return rvli_op_rows_at(g, arguments[0], arguments[1]);
 }
 
-/* Clears rows of experts that are elsewhere: in a copy, or in place. */
+/* Clears rows of experts that are elsewhere: in a copy, or below in place. */
 static rvli_value *masked_fill(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_new, x, 1);
@@ -234,7 +234,7 @@ static rvli_value *grouped(rvli_graph *g, rvli_role role, rvli_value *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* Experts beside an MLP have roles of their own. */
+/* Experts beside an MLP have separate roles. */
 static rvli_role role_here(const rvli_graph *g, rvli_role beside, rvli_role alone)
 {
     return g->t->units[g->unit].by_role[beside] != 0 ? beside : alone;
@@ -250,7 +250,7 @@ static rvli_value *grouped_down(rvli_graph *g, rvli_value *const *x)
     return grouped(g, role_here(g, RVLI_ROLE_EXPERTS_DOWN, RVLI_ROLE_DOWN), x[0]);
 }
 
-/* Of what the chosen experts of each token gave. */
+/* Over the chosen experts of each token. */
 static rvli_value *sum_chosen(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -261,7 +261,7 @@ static rvli_value *sum_chosen(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Each token through all experts (Llama 4) ---- */
 
-/* Tokens once for each expert. */
+/* Repeats the tokens for each expert. */
 static rvli_value *repeat(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -280,7 +280,7 @@ static rvli_value *by_experts(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* x.scatter_(dim, indices, values), of an x that has no gradient. */
+/* x.scatter_(dim, indices, values); x has no gradient. */
 static rvli_value *scatter_in_place(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_new, &arguments[2], 1);
@@ -302,7 +302,7 @@ static rvli_value *add_in_place(rvli_graph *g, rvli_value *const *parts)
     return rvli_node_gives(g, node, rvli_value_view(g, parts[0], &parts[0]->shape));
 }
 
-/* What the mask says is cleared in a copy, and in the gradient, too. */
+/* Clears masked elements in a copy, and in the gradient, too. */
 static rvli_value *masked_fill_where(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which texts a family has, and what their conditions ask.
+ * The texts of each family, and the conditions in them.
  *
- * All have texts/decoder.txt. A family's own text comes behind it, and defines again what differs.
+ * All families have texts/decoder.txt. A family's own texts come after it and redefine what
+ * differs.
  */
 #include "predict/llm/graph/program.h"
 
@@ -169,7 +170,7 @@ static const char phimoe[] = {
 #include "predict/llm/graph/phimoe.inc"
     0};
 
-/* own: what stands behind the decoder's text. */
+/* own: texts after the decoder's. */
 static const struct {
     const char *type;
     const char *own[RVLI_TEXTS_MAX - 1];
@@ -280,7 +281,7 @@ size_t rvli_texts_of(const char *type, const char **texts_out)
 
 /* ---- Conditions ---- */
 
-/* Beside layers that see all tokens, those with a window alone have positions. */
+/* If some layers see all tokens and some a window, only those with a window have positions. */
 static bool rotates(const rvli_graph *g)
 {
     const rvl_model *model = g->t->model;
@@ -363,7 +364,7 @@ static bool has_keys_as_values(const rvli_graph *g)
     return rvli_layer_is(g->t->model, g->t->at, RVLI_LAYER_KEYS_AS_VALUES);
 }
 
-/* The last layer of its kind that has keys of its own. */
+/* Whether no later layer of the same kind has its own keys. */
 static bool stores_keys(const rvli_graph *g)
 {
     const rvl_model *model = g->t->model;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of DeepSeek's sparse attention: an indexer scores all tokens for each one, for every
- * head of its own in fp32, and takes the best. It runs without gradients: no operator here has a
+ * Operators of DeepSeek's sparse attention. An indexer scores all tokens for each token, in fp32
+ * for each of its heads, and selects the best. It runs without gradients: no operator here has a
  * backward pass, and the weights have no role.
  */
 #include "predict/llm/graph/graph.h"
 
 #define CHOSEN_BYTES UINT64_C(8)
-/* What topk of so many rows works in (aten/src/ATen/native/cuda/TensorTopK.cu): digits counted. */
+/* Bytes for each row in which topk counts digits (aten/src/ATen/native/cuda/TensorTopK.cu). */
 #define DIGITS_BYTES UINT64_C(512)
 
 static rvli_value *make(rvli_graph *g, uint64_t elements, uint64_t width, uint64_t element_bytes)
@@ -24,7 +24,7 @@ static uint64_t dim(const rvli_graph *g, rvli_dim which)
     return g->t->model->dim[which];
 }
 
-/* A value for each token and each that it could see. */
+/* Pairs of a token and one that it could see. */
 static uint64_t pairs(const rvli_graph *g)
 {
     return g->t->tokens * g->t->options->seq_len;
@@ -52,7 +52,7 @@ static rvli_value *index_weights(rvli_graph *g, rvli_value *const *x)
                 RVLI_HALF);
 }
 
-/* A LayerNorm, of which mean and scale of each row go. */
+/* A LayerNorm that frees the mean and scale of each row. */
 static rvli_value *index_norm(rvli_graph *g, rvli_value *const *x)
 {
     rvli_value *y = rvli_value_make(g, &x[0]->shape);
@@ -63,7 +63,7 @@ static rvli_value *index_norm(rvli_graph *g, rvli_value *const *x)
     return y;
 }
 
-/* Of every head. Keys are copied for each token where there are several sequences. */
+/* Products for every head. With several sequences, keys are copied for each token. */
 static rvli_value *index_products(rvli_graph *g, rvli_value *const *arguments)
 {
     bool several = g->t->options->micro_batch > 1;
@@ -81,7 +81,7 @@ static rvli_value *sum_of_heads(rvli_graph *g, rvli_value *const *arguments)
     return make(g, pairs(g), g->t->options->seq_len, RVLI_FULL);
 }
 
-/* Where the best are. */
+/* The positions of the best. */
 static rvli_value *index_topk(rvli_graph *g, rvli_value *const *x)
 {
     uint64_t most = dim(g, RVLI_DIM_INDEX_CHOSEN), seq_len = g->t->options->seq_len;
@@ -112,7 +112,7 @@ static rvli_value *mask(rvli_graph *g, rvli_value *const *arguments)
     return make(g, pairs(g), g->t->options->seq_len, 1);
 }
 
-/* The next layer gets it, too. */
+/* Also hands the value to the next layer. */
 static rvli_value *hand_on(rvli_graph *g, rvli_value *const *x)
 {
     if (g->again == NULL)

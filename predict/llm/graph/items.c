@@ -5,7 +5,7 @@
 
 #define ITEMS_OF_CHUNK 128
 
-/* What is not used: a list through the items themselves. Chunks: the same, through their begins. */
+/* Unused items form a list through themselves, chunks a list through their first bytes. */
 typedef struct link {
     struct link *next;
 } link;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of latent attention (DeepSeek's): parts of heads with positions and without, and keys
+ * Operators of DeepSeek's latent attention: parts of heads with and without positions, and keys
  * that are copied together from both.
  */
 #include "predict/llm/graph/graph.h"
@@ -15,7 +15,7 @@ static uint64_t values_width(const rvli_graph *g)
     return g->t->model->dim[RVLI_DIM_ATTENDED] / heads(g);
 }
 
-/* .view(): as many heads as the model has, of whatever width. */
+/* .view(): the model's number of heads, of any width. */
 static rvli_value *view_heads(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -48,7 +48,7 @@ static rvli_value *every_second(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Keys ---- */
 
-/* One head as a view of all. */
+/* One head as a view for all heads. */
 static rvli_value *expand_heads(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -58,7 +58,7 @@ static rvli_value *expand_heads(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-/* For what has no positions, and what has some. */
+/* Keys with room for the parts without and with positions. */
 static rvli_value *new_keys(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -68,8 +68,8 @@ static rvli_value *new_keys(rvli_graph *g, rvli_value *const *x)
     return rvli_value_make(g, &shape);
 }
 
-/* The whole is copied, and the part out of it; zeros take its place in what was there before
- * (torch/csrc/autograd/functions/tensor.cpp, CopySlices). */
+/* Copies the whole gradient, and the part out of it. Zeros take the part's place in the gradient of
+ * the former values (torch/csrc/autograd/functions/tensor.cpp, CopySlices). */
 static void copy_part_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                                rvli_value **of_out)
 {

@@ -2,12 +2,11 @@
 /*
  * Head and loss.
  *
- * plain: transformers' ForCausalLMLoss: logits in bf16, in fp32, the logarithms of probabilities.
- * chunked: the same for one part of the tokens after the other, as torchtune's
- * LinearCrossEntropyLoss has it.
- * fused: Liger's fused linear cross entropy. The forward pass works out the gradients of the hidden
- * states and of the head, for so many tokens at once that their logits take about as much as the
- * hidden states.
+ * plain: transformers' ForCausalLMLoss. It has logits in bf16, in fp32, and the logarithms of
+ * probabilities. chunked: the same for one part of the tokens after the other, like torchtune's
+ * LinearCrossEntropyLoss. fused: Liger's fused linear cross entropy. Its forward pass computes the
+ * gradients of hidden states and head. It takes so many tokens at a time that their logits are
+ * about as large as the hidden states.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -17,7 +16,7 @@ static rvli_role head_role(const rvli_graph *g)
     return own ? RVLI_ROLE_HEAD : RVLI_ROLE_EMBEDDING;
 }
 
-/* What the head is given stays on the device. */
+/* The input of the head stays on the device. */
 rvli_value *rvli_head(rvli_graph *g, rvli_value *hidden)
 {
     bool offloads = g->offloads;
@@ -33,7 +32,7 @@ rvli_value *rvli_head(rvli_graph *g, rvli_value *hidden)
 
 /* ---- The loss of logits ---- */
 
-/* Answers a number. */
+/* Returns the loss, one number. */
 static rvli_value *cross_entropy(rvli_graph *g, rvli_value *full)
 {
     const rvli_shape number = {.width = 1, .holder = RVL_MODEL_LOGITS};
@@ -65,7 +64,8 @@ static rvli_value *plain(rvli_graph *g, rvli_value *hidden)
 
 /* ---- chunked ---- */
 
-/* Gradients of the chunks, as they come, until the first has its own: then they are one. */
+/* Collects the gradients of the chunks. The first chunk's comes last, and then all become one
+ * tensor. */
 static void chunks_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
@@ -89,7 +89,7 @@ static rvli_value *chunk_of(rvli_graph *g, rvli_value *hidden, uint32_t chunk, u
     return rvli_node_gives(g, node, rvli_value_view(g, hidden, &shape));
 }
 
-/* The sum of both. */
+/* Passes the gradient to both summands. */
 static void both_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                           rvli_value **of_out)
 {
@@ -137,7 +137,7 @@ static uint64_t power_of_two_above(uint64_t value)
     return power;
 }
 
-/* How many tokens it takes at once (liger_kernel/ops/fused_linear_cross_entropy.py). */
+/* Tokens in a chunk (liger_kernel/ops/fused_linear_cross_entropy.py). */
 static uint64_t fused_tokens(const rvli_training *t)
 {
     uint64_t width = t->model->dim[RVLI_DIM_HIDDEN];
@@ -146,12 +146,12 @@ static uint64_t fused_tokens(const rvli_training *t)
     return tokens < t->tokens ? tokens : t->tokens;
 }
 
-/* What the forward pass has worked out. */
+/* Returns the gradients that the forward pass computed. */
 static void fused_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
     (void)gradient;
-    for (int i = 0; i < node->kept_count; i++) { /* a frozen head has none */
+    for (int i = 0; i < node->kept_count; i++) { /* a frozen head has no gradient */
         rvli_value *block =
             rvli_value_view(g, &(rvli_value){.storage = node->kept[i]}, &node->input[i].shape);
         of_out[i] = node->input[i].wanted ? block : NULL;

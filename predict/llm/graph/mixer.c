@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of Phi-3.5-MoE's router (modeling_phimoe.py, sparsemixer): it draws one expert from
- * those close to the best, with a gradient of its own, and noise multiplies in place.
+ * Operators of Phi-3.5-MoE's router (modeling_phimoe.py, sparsemixer). It draws one expert from
+ * those close to the best, with a special gradient. Noise multiplies in place.
  */
 #include "predict/llm/graph/graph.h"
 
 #define INDEX_BYTES 8
 
-/* The largest of each row, and where it is. */
+/* The maximum of each row, and its position. */
 static void max(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     rvli_shape shape = x[0]->shape;
@@ -26,14 +26,14 @@ static rvli_value *argmax(rvli_graph *g, rvli_value *const *x)
     return both[1];
 }
 
-/* Element by element, without a gradient. */
+/* Elementwise, without a gradient. */
 static rvli_value *plain(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
     return rvli_value_make(g, &shape);
 }
 
-/* The same, of which a byte each comes. */
+/* The same, with results of one byte. */
 static rvli_value *compare(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -51,7 +51,7 @@ static void draw_backward(rvli_graph *g, const rvli_node *node, rvli_value *grad
     rvli_value_release(g, product);
 }
 
-/* PhimoeMultiplier: of the scores alone it has a gradient. */
+/* PhimoeMultiplier: only the scores have a gradient. */
 static rvli_value *multiply_by_draw(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_node *node = rvli_node_make(g, draw_backward, arguments, 1);
@@ -61,7 +61,7 @@ static rvli_value *multiply_by_draw(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* A copy of x with a number at indices of each row. */
+/* A copy of x, with a number at the given indices of each row. */
 static rvli_value *scatter_number(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_new, arguments, 1);
@@ -69,7 +69,7 @@ static rvli_value *scatter_number(rvli_graph *g, rvli_value *const *arguments)
     return rvli_node_gives(g, node, rvli_value_make(g, &arguments[0]->shape));
 }
 
-/* In place on a view: the whole is copied, and the view of that again (CopySlices). */
+/* In place on a view: copies the whole gradient, and then the view's part of it (CopySlices). */
 static void view_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                           rvli_value **of_out)
 {

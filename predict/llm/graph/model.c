@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model around its layers: embedding, angles and masks before them, norm, head and loss behind.
+ * The model around its layers: embedding, angles and masks before them; norm, head and loss behind
+ * them.
  *
- * FSDP2 gathers a unit before it runs, forward and backward, and reduces it when its nodes have
- * run: the backward pass comes from unit to unit as it comes to their nodes.
+ * FSDP2 gathers a unit before it runs, forward and backward, and reduces it after its nodes have
+ * run. The backward pass moves from unit to unit as it reaches their nodes.
  */
 #include "predict/llm/graph/items.h"
 #include "predict/llm/graph/program.h"
@@ -15,7 +16,7 @@ static uint32_t root(const rvli_graph *g)
     return g->t->model->layers;
 }
 
-/* ---- Made, and freed ---- */
+/* ---- Making and freeing ---- */
 
 rvli_graph *rvli_graph_make(rvli_training *t)
 {
@@ -54,7 +55,8 @@ void rvli_graph_free(rvli_graph *g)
 
 /* ---- Forward ---- */
 
-/* Cosines and sines have a value for each position and element of a head, in the type of layers. */
+/* Cosines and sines have a value for each position and each element of a head, in the layers' type
+ * or in fp32. */
 static rvli_value *angles_of(rvli_graph *g, uint64_t width, rvli_block *made)
 {
     rvli_value *bytes = rvli_value_adopt(g, made);
@@ -96,7 +98,7 @@ static rvli_value *rotary_emb(rvli_graph *g, rvli_value *const *arguments)
     return NULL;
 }
 
-/* Of layers without a window, which may have wider heads, and of those with one. */
+/* For layers without a window, which may have wider heads, and for those with one. */
 static rvli_value *rotary_embs(rvli_graph *g, rvli_value *const *arguments)
 {
     uint64_t wide = g->t->model->dim[RVLI_DIM_WIDE_HEAD];
@@ -106,8 +108,8 @@ static rvli_value *rotary_embs(rvli_graph *g, rvli_value *const *arguments)
     return NULL;
 }
 
-/* With adapters alone, layers that are computed again need a gradient of what the first gets:
- * PEFT's enable_input_require_grads(). */
+/* With LoRA, layers that are computed again need a gradient for the first layer's input: PEFT's
+ * enable_input_require_grads(). */
 static rvli_value *embed_tokens(rvli_graph *g, rvli_value *const *arguments)
 {
     (void)arguments;
@@ -139,7 +141,7 @@ static rvli_value *run_layer(rvli_graph *g, rvli_value *const *hidden)
     return given;
 }
 
-/* With an embedding of each token. */
+/* A layer that also gets an embedding of each token. */
 static rvli_value *run_layer_with(rvli_graph *g, rvli_value *const *arguments)
 {
     g->embedding = arguments[1];
@@ -170,7 +172,8 @@ const rvli_operator rvli_model_operators[] = {
     {.name = NULL},
 };
 
-/* Names of the model's forward pass. Layers that are computed again have what they were given. */
+/* Releases the names of the model's forward pass. Layers that are computed again hold their own
+ * inputs. */
 static void drop_before_layers(rvli_graph *g)
 {
     rvli_value_assign(g, &g->handed, NULL);
@@ -183,7 +186,7 @@ static void drop_before_layers(rvli_graph *g)
     rvli_list_release(g);
 }
 
-/* Up to what the head is given. */
+/* Runs the model up to the input of the head. */
 static rvli_value *hidden_forward(rvli_graph *g)
 {
     rvli_gather_forward(g->t, rvli_root(g->t));
@@ -214,7 +217,7 @@ void rvli_graph_forward(rvli_graph *g)
 
 /* ---- Backward ---- */
 
-/* The unit has all its gradients. */
+/* The unit has all its gradients: reduces them. */
 static void leave(rvli_graph *g, uint32_t unit)
 {
     if (unit == root(g) || g->left)
@@ -228,7 +231,7 @@ void rvli_graph_enter(rvli_graph *g, uint32_t unit)
 {
     rvli_training *t = g->t;
     bool between = unit == root(g) && g->unit != root(g) && g->unit > 0 && g->last != NULL;
-    if (between) { /* the root's node stands between two layers */
+    if (between) { /* a node of the root lies between two layers */
         leave(g, g->unit);
         t->at = unit;
         return;
@@ -236,7 +239,7 @@ void rvli_graph_enter(rvli_graph *g, uint32_t unit)
     while (g->unit != unit && !g->stopped) {
         leave(g, g->unit);
         g->left = false;
-        /* behind the first layer the root comes again, for the embedding */
+        /* after the first layer comes the root again, for the embedding */
         g->unit = g->unit > 0 ? g->unit - 1 : root(g);
         if (g->unit != root(g))
             rvli_gather_backward(t, &t->units[g->unit],

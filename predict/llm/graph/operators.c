@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of the texts: what each allocates, what it keeps, what its backward pass makes.
+ * Operators of the texts: what each allocates, what it keeps, and what its backward pass makes.
  *
- * Most work element by element and are a line of a table. A backward pass of several steps
- * (aten/src/ATen/native, torch/csrc/autograd/FunctionsManual.cpp) has what it makes on the way
- * until it is over. What an operator is given is kept before it runs, what it gives, behind that: a
- * layer that is computed again may end between both.
+ * Most are elementwise and have a row in a table. A backward pass of several steps
+ * (aten/src/ATen/native, torch/csrc/autograd/FunctionsManual.cpp) holds its intermediate tensors
+ * until it ends. An operator keeps its inputs before it runs and its output afterwards: a layer
+ * that is computed again may stop between the two.
  */
 #include "predict/llm/graph/graph.h"
 
 #include <string.h>
 
-/* ---- Element by element ---- */
+/* ---- Elementwise ---- */
 
 typedef enum kept { NOTHING, INPUT, OUTPUT } kept;
 
 typedef struct elementwise {
     kept keeps;
-    uint8_t steps; /* tensors that its backward pass makes, the last of which is the gradient; 0:
-                      the gradient passes as it is */
+    /* tensors that its backward pass makes, the last of them the gradient; 0: passes the gradient
+     * on */
+    uint8_t steps;
 } elementwise;
 
 static const elementwise table[] = {
     [RVLI_OP_SQUARE] = {INPUT, 3}, /* power of one less, times two, times the gradient */
     [RVLI_OP_RSQRT] = {OUTPUT, 3}, /* cube, half of the gradient, their product */
-    [RVLI_OP_SQRT] = {OUTPUT, 2},  /* twice the output, the quotient by it */
-    [RVLI_OP_POWER] = {INPUT, 3},  /* the same, from the input */
+    [RVLI_OP_SQRT] = {OUTPUT, 2},  /* twice the output, the gradient divided by it */
+    [RVLI_OP_POWER] = {INPUT, 3},  /* as SQUARE, with its exponent instead of two */
     [RVLI_OP_SHIFT] = {NOTHING, 0},      [RVLI_OP_SCALE] = {NOTHING, 1},
     [RVLI_OP_NEGATE] = {NOTHING, 1},     [RVLI_OP_SILU] = {INPUT, 1},
     [RVLI_OP_GELU] = {INPUT, 1},         [RVLI_OP_SIGMOID] = {OUTPUT, 1},
     [RVLI_OP_TANH] = {OUTPUT, 1},        [RVLI_OP_RELU] = {OUTPUT, 1},
     [RVLI_OP_SOFTPLUS] = {INPUT, 1},     [RVLI_OP_EXP] = {OUTPUT, 1},
-    [RVLI_OP_EXPM1] = {OUTPUT, 2}, /* the output and one, the gradient times that */
+    [RVLI_OP_EXPM1] = {OUTPUT, 2}, /* the output plus one, the gradient times that */
     [RVLI_OP_LOG_SOFTMAX] = {OUTPUT, 1},
 };
 
-/* Each in the shape of the input; the last is the answer. */
+/* Each tensor has the shape of the input. Returns the last. */
 static rvli_value *steps(rvli_graph *g, const rvli_node *node, const rvli_value *gradient)
 {
     rvli_value *made[3] = {NULL};
@@ -74,7 +75,7 @@ rvli_value *rvli_op_elementwise(rvli_graph *g, rvli_elementwise which, rvli_valu
     return y;
 }
 
-/* To another type, and its gradient back. */
+/* Converts to another type. The backward pass converts the gradient back. */
 rvli_value *rvli_op_convert(rvli_graph *g, rvli_value *x, uint8_t element_bytes)
 {
     if (x == NULL || x->shape.element_bytes == element_bytes)
@@ -87,9 +88,9 @@ rvli_value *rvli_op_convert(rvli_graph *g, rvli_value *x, uint8_t element_bytes)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* ---- Of two ---- */
+/* ---- Two inputs ---- */
 
-/* That of the larger; or with the dimensions of both, where these are told. */
+/* The shape of the larger input. If both track their axes: the union of these. */
 static rvli_shape joint(const rvli_graph *g, const rvli_value *a, const rvli_value *b)
 {
     bool b_is_larger = a->leaf != 0 || (b->leaf == 0 && b->shape.elements > a->shape.elements);
@@ -102,7 +103,7 @@ static rvli_shape joint(const rvli_graph *g, const rvli_value *a, const rvli_val
     return shape;
 }
 
-/* Of a product the gradient of the second factor comes first, and both are whole. */
+/* The gradient of the second factor comes first. Both have the size of the product. */
 static void multiply_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                               rvli_value **of_out)
 {
@@ -167,8 +168,8 @@ rvli_value *rvli_op_subtract(rvli_graph *g, rvli_value *a, rvli_value *b)
 
 /* ---- Shapes ---- */
 
-/* A gradient in another shape. It is copied where heads come first in memory and not in the shape.
- */
+/* Views the gradient in the input's shape. Copies it if heads come first in memory, but not in the
+ * shape. */
 static void reshape_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
 {
@@ -195,13 +196,13 @@ rvli_value *rvli_op_rows(rvli_graph *g, rvli_value *x, uint64_t width)
     return rvli_op_reshape(g, x, &shape);
 }
 
-/* By heads: as .view(hidden_shape) has it. */
+/* Splits rows into heads, as .view(hidden_shape) does. */
 static rvli_value *view(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_rows(g, x[0], rvli_dim_here(g->t, RVLI_DIM_HEAD));
 }
 
-/* By heads that have two parts. */
+/* Splits rows into heads with two parts. */
 static rvli_value *view_pairs(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_rows(g, x[0], 2 * rvli_dim_here(g->t, RVLI_DIM_HEAD));
@@ -215,7 +216,7 @@ static rvli_value *flatten(rvli_graph *g, rvli_value *const *x)
     return rvli_op_reshape(g, x[0], &shape);
 }
 
-/* Tokens of all sequences as rows, and back. */
+/* Tokens of all sequences as rows; unrows() goes back. */
 static rvli_value *rows(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -238,7 +239,7 @@ static void transpose_backward(rvli_graph *g, const rvli_node *node, rvli_value 
     of_out[0] = rvli_value_view(g, gradient, &shape);
 }
 
-/* Heads before tokens, or back: memory stays. */
+/* Moves heads before tokens, or back. The order in memory stays. */
 static rvli_value *transpose(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -247,7 +248,7 @@ static rvli_value *transpose(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-/* Copies what lies in memory in another order than in its dimensions. */
+/* Copies a value if its order in memory differs from the order of its dimensions. */
 static rvli_value *contiguous(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -269,7 +270,7 @@ rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width)
     if (x == NULL)
         return NULL;
     rvli_shape shape = x->shape;
-    if (shape.width > 0) /* a head of one element has halves of none */
+    if (shape.width > 0) /* 0: the half of a head with one element */
         shape.elements = shape.elements / shape.width * width;
     shape.width = width;
     rvli_node *node = rvli_node_make(g, rvli_backward_in_order, &x, 1);
@@ -281,7 +282,7 @@ static rvli_value *half_of(rvli_graph *g, rvli_value *const *x)
     return rvli_op_slice(g, x[0], x[0]->shape.width / 2);
 }
 
-/* As wide as what has positions; the rest of each head. */
+/* The rotated part of each head; other_part() is the rest. */
 static rvli_value *rotary_part(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_slice(g, x[0], g->t->model->dim[RVLI_DIM_ROTARY]);
@@ -313,7 +314,7 @@ static void cat_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradi
     }
 }
 
-/* Side by side, in the order of dimensions. */
+/* Concatenates, and stores the result in the order of its dimensions. */
 static rvli_value *join(rvli_graph *g, rvli_value *const *parts, uint8_t count)
 {
     rvli_shape shape = parts[0]->shape;
@@ -336,7 +337,7 @@ static rvli_value *cat_3(rvli_graph *g, rvli_value *const *parts)
     return join(g, parts, 3);
 }
 
-/* Parts of these widths. One node has all of them. */
+/* One node has all parts. */
 void rvli_op_divide(rvli_graph *g, rvli_value *x, const uint64_t *widths, uint8_t count,
                     rvli_value **results_out)
 {
@@ -381,10 +382,10 @@ static void sum_heads_backward(rvli_graph *g, const rvli_node *node, rvli_value 
     if (of_out[0] == NULL)
         return;
     of_out[0]->shape.heads_first = rvli_kv_heads_here(g->t) > 1;
-    of_out[0]->is_view = true; /* of a sum with one dimension more */
+    of_out[0]->is_view = true; /* a view of a sum with one dimension more */
 }
 
-/* Keys or values for each head of q. One head is repeated as a view. */
+/* Keys or values for each head of q. A single head is repeated as a view. */
 static rvli_value *repeat_kv(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -400,13 +401,13 @@ static rvli_value *repeat_kv(rvli_graph *g, rvli_value *const *x)
 
 /* ---- Others ---- */
 
-/* Angles, each for two neighbours. */
+/* Angles, each repeated for two neighbouring elements. */
 static rvli_value *repeat_interleave(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_value_make(g, &x[0]->shape);
 }
 
-/* As large as the input, of the same memory. */
+/* Expands the gradient to the size of the input, as a view of its memory. */
 static void sum_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                          rvli_value **of_out)
 {
@@ -426,7 +427,7 @@ rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* Of the last dimension. */
+/* Over the last dimension. */
 static rvli_value *sum(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_sum(g, x[0], x[0]->shape.width);
@@ -440,7 +441,7 @@ static void mean_backward(rvli_graph *g, const rvli_node *node, rvli_value *grad
         of_out[0]->shape.heads_first = gradient->shape.heads_first;
 }
 
-/* Of the last dimension. */
+/* Over the last dimension. */
 static rvli_value *mean(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -453,8 +454,8 @@ static rvli_value *mean(rvli_graph *g, rvli_value *const *x)
 #define EMBEDDED_UNSORTED_MAX 3072
 #define EMBEDDED_ROWS_OF_THREAD 10
 
-/* Many tokens are sorted, and summed in segments of which no more is known than how many there may
- * be (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
+/* Many tokens are sorted, and summed in segments. Memory is taken for the largest possible number
+ * of segments (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
 static void embed_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -477,7 +478,8 @@ rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight, uint64_t width)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* A byte for each element says which are left (aten/src/ATen/native/cuda/Dropout.cu). */
+/* Keeps a byte for each element that says whether it is left
+ * (aten/src/ATen/native/cuda/Dropout.cu). */
 static rvli_value *dropout(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -500,8 +502,8 @@ static void layer_norm_backward(rvli_graph *g, const rvli_node *node, rvli_value
         of_out[i] = node->input[i].wanted ? rvli_gradient_make(g, node, i) : NULL;
 }
 
-/* One kernel each way (aten/src/ATen/native/cuda/layer_norm_kernel.cu): mean and scale of each row
- * are kept, and the input as it is. */
+/* One kernel each way (aten/src/ATen/native/cuda/layer_norm_kernel.cu). It keeps the input as it
+ * is, and the mean and scale of each row. */
 static rvli_value *layer_norm(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_value *x = arguments[0], *weight = arguments[1];

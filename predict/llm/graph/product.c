@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Linear layers: products with a weight, in the weight's type, in autocast, or with one of four
- * bits.
+ * Linear layers: products with a weight in its own type, in autocast, or in four bits.
  *
- * What LoRA puts beside a layer, and what bitsandbytes does around a product, are texts
- * (texts/lora): this file has the products that they are made of. A product of four bits makes bf16
- * of the whole weight, forward and again backward, and keeps nothing of what it is given
- * (bitsandbytes, autograd/_functions.py).
+ * LoRA's adapters, and what bitsandbytes does around a product, are texts (texts/lora). This file
+ * has the products that they use. A product in four bits makes the whole weight in bf16, forward
+ * and again backward, and keeps no input (bitsandbytes, autograd/_functions.py).
  */
 #include "predict/llm/graph/graph.h"
 
@@ -20,7 +18,7 @@ static void workspace(rvli_graph *g, rvli_workspace_name name)
         rvli_workspace(g->t, name);
 }
 
-/* That of the input is a transposed view of what the kernel gives. */
+/* The gradient of the input is a transposed view of the kernel's output. */
 static rvli_value *of_input(rvli_graph *g, const rvli_node *node)
 {
     rvli_value *product = node->input[0].wanted ? rvli_gradient_make(g, node, 0) : NULL;
@@ -40,8 +38,8 @@ static rvli_value *of_weight(rvli_graph *g, const rvli_node *node)
     return product;
 }
 
-/* With a bias (addmm) the input's comes first, without (mm) the weight's. That of the bias is the
- * sum over rows. */
+/* With a bias (addmm) the gradient of the input comes first, without one (mm) that of the weight.
+ * The gradient of the bias is the sum over rows. */
 static void product_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                              rvli_value **of_out)
 {
@@ -56,7 +54,7 @@ static void product_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
         of_out[2] = rvli_value_retain(gradient);
 }
 
-/* Of rows as wide as the weight gives them. */
+/* Rows as wide as the weight's output. */
 static rvli_shape product_shape(const rvli_value *x, const rvli_value *weight)
 {
     rvli_shape shape = x->shape;
@@ -90,7 +88,7 @@ static bool is_autocast(const rvli_graph *g)
     return (g->t->options->flags & RVL_MODEL_AUTOCAST) != 0;
 }
 
-/* It keeps what it has converted of weights that learn, until it ends. */
+/* Autocast holds its copies of trained weights until it ends. */
 static void hold_cast(rvli_graph *g, rvli_value *cast)
 {
     if (g->cast_count == g->cast_room) {
@@ -178,7 +176,7 @@ static bool is_quantised(const rvli_graph *g, const rvli_value *weight)
     return weight != NULL && rvli_parameter_at(g, weight->leaf)->is_quantised;
 }
 
-/* The layer without what LoRA puts beside it. */
+/* A linear layer without its adapter. */
 static rvli_value *base_layer(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_value *x = arguments[0], *weight = arguments[1];
@@ -190,8 +188,8 @@ static rvli_value *base_layer(rvli_graph *g, rvli_value *const *arguments)
     return y;
 }
 
-/* cuBLASLt's, for the first product with a bias. Recomputing, autograd's thread has one of its own.
- */
+/* cuBLASLt's workspace, for the first product with a bias. Autograd's thread has another one when
+ * it computes layers again. */
 static void bias_workspace(rvli_graph *g, const rvli_value *weight)
 {
     rvli_value *bias = bias_of(g, weight);
@@ -219,7 +217,7 @@ rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x)
     return y;
 }
 
-/* ---- What LoRA puts beside them ---- */
+/* ---- LoRA's adapters ---- */
 
 static rvli_value *adapter(rvli_graph *g, rvli_value *const *arguments, uint32_t index)
 {
@@ -242,14 +240,14 @@ static rvli_value *lora_b(rvli_graph *g, rvli_value *const *arguments)
     return adapter(g, arguments, 1);
 }
 
-/* PEFT's _cast_input_dtype(): in autocast beside four bits it is left to that. */
+/* PEFT's _cast_input_dtype(). With autocast and four bits, autocast converts the input instead. */
 static rvli_value *cast_input(rvli_graph *g, rvli_value *const *x)
 {
     uint8_t bytes = (uint8_t)rvli_adapter_bytes(g->t);
     return rvli_op_convert(g, x[0], is_autocast(g) ? x[0]->shape.element_bytes : bytes);
 }
 
-/* What autocast gives is left as it is, too. */
+/* With autocast the output keeps its type, too. */
 static rvli_value *cast_output(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_convert(g, x[0],

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads texts of modules: line by line, by their indentation, as Python has it.
+ * Reads texts of modules line by line. Indentation makes blocks, as in Python.
  *
- * The texts are part of the library, and a test reads all of them. So a fault is told with its
- * line, for who writes one, and nothing more is done about it.
+ * The texts are part of the library, and a test reads all of them. So a fault is only stored with
+ * its line, for the author of a text.
  */
 #include "predict/llm/graph/program.h"
 
@@ -15,7 +15,7 @@ typedef struct reader {
     const rvli_training *t;
     const char *at;
     unsigned line;
-    rvli_function *function; /* that is being read */
+    rvli_function *function; /* being read */
     rvli_text_word slot[RVLI_SLOTS_MAX];
 } reader;
 
@@ -59,7 +59,7 @@ static bool is_of_name(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Empty: there is none. */
+/* Empty: no name. */
 static rvli_text_word take_name(reader *r)
 {
     skip_blanks(r);
@@ -123,7 +123,7 @@ static void add_argument(reader *r, rvli_expression *call, uint16_t argument)
         call->argument[call->argument_count++] = argument;
 }
 
-/* Up to the bracket that closes. */
+/* Reads up to the closing bracket. */
 static void read_arguments(reader *r, rvli_expression *call)
 {
     if (take(r, ")"))
@@ -134,7 +134,7 @@ static void read_arguments(reader *r, rvli_expression *call)
     expect(r, ")");
 }
 
-/* Of the config: which one does not matter. */
+/* A number, or one of the config. Its value does not matter. */
 static bool take_number(reader *r)
 {
     skip_blanks(r);
@@ -148,7 +148,7 @@ static bool take_number(reader *r)
     return r->at > begin;
 }
 
-/* -1: it is not held for the layer that runs. */
+/* -1: not an input of the layer. */
 static int find_held(rvli_text_word name)
 {
     static const struct {
@@ -267,8 +267,8 @@ static uint16_t read_sum(reader *r)
 
 /* ---- Lines ---- */
 
-/* Goes to the next line that says something, and answers its indentation; -1: there is none. It is
- * not taken. */
+/* Moves to the next line with content, without reading it. Returns its indentation; -1: end of the
+ * text. */
 static int next_line(reader *r)
 {
     for (;;) {
@@ -330,7 +330,7 @@ static void read_assignment(reader *r, rvli_statement *statement)
         names[statement->count++] = take_name(r);
     } while (take(r, ","));
     expect(r, "=");
-    do /* which may have the names' values before */
+    do /* they may use the names' former values */
         statement->expression[statement->source_count++] = read_sum(r);
     while (!failed(r) && statement->source_count < statement->count && take(r, ","));
     bool is_call = r->program->expression[statement->expression[0]].kind == RVLI_CALL;
@@ -400,7 +400,7 @@ static rvli_statement read_statement(reader *r, int indentation)
     return statement;
 }
 
-/* Statements that are indented further than the line above them. Answers the first. */
+/* Reads statements that are indented further than the line above. Returns the first. */
 static uint16_t read_block(reader *r, int above)
 {
     rvli_program *p = r->program;
@@ -465,7 +465,7 @@ static void read_function(reader *r)
     r->function->first = read_block(r, 0);
 }
 
-/* ---- What names mean, when all has been read ---- */
+/* ---- Resolving names, after all is read ---- */
 
 static bool is_norm(rvli_text_word name)
 {
@@ -477,7 +477,7 @@ static bool is_norm(rvli_text_word name)
     return false;
 }
 
-/* Of parameters that texts call by other names than checkpoints. */
+/* The role of a parameter. Texts use other names than checkpoints for these. */
 static rvli_role role_of(const reader *r, rvli_text_word name)
 {
     static const struct {
@@ -543,7 +543,7 @@ static void resolve_all(reader *r)
     }
 }
 
-/* What others call. */
+/* Finds the functions that are called from outside of texts. */
 static void find_entries(rvli_program *p)
 {
     static const char *const names[] = {[RVLI_ENTRY_MODEL] = "model",

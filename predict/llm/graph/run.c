@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs functions of a text as Python does: what is worked out from left to right, what names have
- * and when that goes.
+ * Runs functions of a text like Python: the order of evaluation, the values of names, and when
+ * these are freed.
  *
- * A value on the way goes when the operator that takes it is done. A function owns its arguments,
- * and lets them go when their names get other values. A module's call has them until it returns.
+ * An unnamed value is freed when the operator that takes it is done. A function owns its arguments,
+ * and frees them when their names get other values. The call of a module holds its arguments until
+ * it returns.
  */
 #include "predict/llm/graph/program.h"
 
 #include <stdlib.h>
 
-/* What a function has while it runs. */
+/* The names and results of a running function. */
 typedef struct scope {
     rvli_graph *g;
     rvli_value *slot[RVLI_SLOTS_MAX];
@@ -22,7 +23,7 @@ typedef struct scope {
 static rvli_value *evaluate(scope *s, uint16_t index);
 static void run_block(scope *s, uint16_t first);
 
-/* Owns the arguments, and leaves the results in the scope. */
+/* Takes over the arguments, and leaves the results in the scope. */
 static void call(scope *callee, const rvli_function *function, rvli_value **arguments)
 {
     rvli_graph *g = callee->g;
@@ -35,7 +36,7 @@ static void call(scope *callee, const rvli_function *function, rvli_value **argu
         rvli_value_release(g, arguments[i]);
 }
 
-/* Answers the first result; the others are left out where nobody asks for them. */
+/* Returns the first result and releases the others. */
 static rvli_value *first_result(scope *callee)
 {
     for (int i = 1; i < callee->result_count; i++)
@@ -88,7 +89,7 @@ static rvli_value *call_linear(scope *s, const rvli_expression *e)
     return y;
 }
 
-/* Where one is missing nothing is made of it: a head of one element has no angles. */
+/* If a value is missing, the operator does not run: a head of one element has no angles. */
 static bool are_there(rvli_value *const *values, uint16_t count)
 {
     for (uint16_t i = 0; i < count; i++) {
@@ -112,7 +113,7 @@ static void call_operator(scope *s, const rvli_expression *e, rvli_value **resul
         rvli_value_release(s->g, arguments[i]);
 }
 
-/* Of several results the first alone. */
+/* Returns the first of several results. */
 static rvli_value *first_of(scope *s, const rvli_expression *e)
 {
     rvli_value *results[RVLI_ARGUMENTS_MAX] = {NULL};
@@ -127,7 +128,7 @@ static bool is_number(const scope *s, uint16_t index)
     return s->g->program->expression[index].kind == RVLI_NUMBER;
 }
 
-/* Of two values, or of one and a number. */
+/* Two values, or a value and a number. */
 static rvli_value *combine(scope *s, const rvli_expression *e)
 {
     rvli_graph *g = s->g;
@@ -155,7 +156,7 @@ static rvli_value *negative(scope *s, const rvli_expression *e)
     return y;
 }
 
-/* Answers a reference of the caller's. NULL: nothing more is worked out. */
+/* The caller owns the result. NULL: no value, or the run has stopped. */
 static rvli_value *evaluate(scope *s, uint16_t index)
 {
     const rvli_expression *e = &s->g->program->expression[index];

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Operators of Mamba 2's scan (mamba2_chunk_scan of modeling_nemotron_h.py), which multiplies
- * tensors that lie along different dimensions.
+ * tensors with different dimensions.
  *
- * A value here says along which dimensions it lies. A product has those of both factors, so for a
- * moment there is a number for each pair of tokens of a chunk, head and element of the state; a sum
- * takes one away (operators.c). Gradients of a product are as large, and are then summed.
+ * Values here track their dimensions. A product has the dimensions of both factors, so it briefly
+ * has an element for each pair of tokens of a chunk, for each head and each element of the state. A
+ * sum removes a dimension (operators.c). The gradients of a product are as large as the product,
+ * and are then summed.
  */
 #include "predict/llm/graph/graph.h"
 
 enum {
     SEQUENCES = 1 << 0,
-    POSITIONS = 1 << 1, /* of a sequence; then as chunks, and tokens of a chunk */
+    POSITIONS = 1 << 1, /* in a sequence; padding makes them CHUNKS and TOKENS */
     CHUNKS = 1 << 2,
     TOKENS = 1 << 3,
-    OTHERS = 1 << 4,  /* tokens of the same chunk, once more */
-    BORDERS = 1 << 5, /* of chunks: one more than there are chunks */
-    LATER = 1 << 6,   /* the same once more */
+    OTHERS = 1 << 4,  /* tokens of the same chunk, a second time */
+    BORDERS = 1 << 5, /* between chunks: one more than chunks */
+    LATER = 1 << 6,   /* borders, a second time */
     HEADS = 1 << 7,
     ELEMENTS = 1 << 8, /* of a head */
-    STATES = 1 << 9    /* for each of these */
+    STATES = 1 << 9    /* elements of the state, for each element of a head */
 };
 
 #define AXES 10
@@ -49,9 +50,9 @@ uint64_t rvli_axes_elements(const rvli_graph *g, uint16_t axes)
     return elements;
 }
 
-/* ---- What is projected ---- */
+/* ---- Projections ---- */
 
-/* The gate, what is convolved, and a rate for each head. */
+/* The gate, the convolution's input, and a rate for each head. */
 static void split_projected(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     const uint64_t *dim = g->t->model->dim;
@@ -62,7 +63,7 @@ static void split_projected(rvli_graph *g, rvli_value *const *x, rvli_value **re
         results_out[2]->shape.axes = SEQUENCES | POSITIONS | HEADS;
 }
 
-/* Inputs, keys and queries. */
+/* The scan's inputs, keys and queries. */
 static void split_convolved(rvli_graph *g, rvli_value *const *x, rvli_value **results_out)
 {
     const rvl_model *m = g->t->model;
@@ -91,7 +92,7 @@ static rvli_value *mamba_groups(rvli_graph *g, rvli_value *const *x)
     return along(g, x[0], 0);
 }
 
-/* Of the norm, as wide as a group of heads. */
+/* For the norm: rows as wide as a group of heads. */
 static rvli_value *norm_groups(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -99,13 +100,13 @@ static rvli_value *norm_groups(rvli_graph *g, rvli_value *const *x)
     return rvli_op_reshape(g, x[0], &shape);
 }
 
-/* [..., None], wherever that is */
+/* [..., None], at any place */
 static rvli_value *unsqueeze(rvli_graph *g, rvli_value *const *x)
 {
     return along(g, x[0], x[0]->shape.axes);
 }
 
-/* [:, :, None]: along the other tokens of a chunk */
+/* [:, :, None]: turns TOKENS into OTHERS */
 static rvli_value *of_others(rvli_graph *g, rvli_value *const *x)
 {
     return along(g, x[0], (x[0]->shape.axes & ~TOKENS) | OTHERS);
@@ -123,7 +124,7 @@ static rvli_value *copied(rvli_graph *g, rvli_value *x, int axes)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* .repeat_interleave(): of each group, for every head */
+/* .repeat_interleave(): a group's values for each of its heads */
 static rvli_value *repeat_groups(rvli_graph *g, rvli_value *const *x)
 {
     return copied(g, x[0], SEQUENCES | POSITIONS | HEADS | STATES);
@@ -145,7 +146,7 @@ static void expand_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
         of_out[0]->is_view = true;
 }
 
-/* x[..., None].expand(): for each pair of tokens of a chunk, or of its borders. */
+/* x[..., None].expand(): for each pair of tokens of a chunk, or of borders. */
 static rvli_value *expand_pairs(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -186,7 +187,7 @@ static rvli_value *sum_borders(rvli_graph *g, rvli_value *const *x)
 
 /* ---- States between chunks ---- */
 
-/* zeros_like(x[:, :1]): before the first chunk */
+/* zeros_like(x[:, :1]): the state before the first chunk */
 static rvli_value *zeros_of_first(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -201,7 +202,7 @@ static void behind_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
     of_out[1] = rvli_value_view(g, gradient, &node->input[1].shape);
 }
 
-/* cat([first, x], dim=1), of a first that has no gradient */
+/* cat([first, x], dim=1); `first` has no gradient */
 static rvli_value *cat_behind(rvli_graph *g, rvli_value *const *parts)
 {
     rvli_shape shape = parts[1]->shape;

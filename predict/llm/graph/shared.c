@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What layers get from outside of them besides hidden states (Gemma 3n and 4): an embedding of each
- * token for each layer, and keys and values of other layers.
+ * Inputs of layers besides hidden states (Gemma 3n and 4): an embedding of each token for each
+ * layer, and keys and values of other layers.
  *
- * A dictionary has the keys and values that the last layers of each kind made. The module's forward
- * pass holds it until it returns, and each layer that is computed again holds it until it is done:
- * then it has what was computed again.
+ * A dictionary has the keys and values made by the last layers of each kind. The model's forward
+ * pass holds it until it returns. Each layer that is computed again holds it until the layer is
+ * done. The dictionary then has the keys and values that were computed again.
  */
 #include "predict/llm/graph/graph.h"
 
-/* ---- Embeddings of each layer ---- */
+/* ---- Embeddings for each layer ---- */
 
 static rvli_value *embed_tokens_per_layer(rvli_graph *g, rvli_value *const *arguments)
 {
@@ -20,13 +20,13 @@ static rvli_value *embed_tokens_per_layer(rvli_graph *g, rvli_value *const *argu
     return tokens;
 }
 
-/* Those of all layers, one after the other. */
+/* The embeddings for all layers, one after the other. */
 static rvli_value *by_layers(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_rows(g, x[0], g->t->model->dim[RVLI_DIM_PER_LAYER]);
 }
 
-/* That of the layer that comes next: a view, of which the gradient is as large as the whole. */
+/* The embedding for the next layer: a view. Its gradient is as large as the whole tensor. */
 static rvli_value *of_layer(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -70,8 +70,8 @@ void rvli_dictionary_release(rvli_graph *g)
 
 /* ---- Others ---- */
 
-/* Times a buffer of one number, in place. The buffer is kept, so a layer that is computed again
- * begins with it. */
+/* Multiplies by a buffer of one number, in place. The node keeps the buffer, so it is the node that
+ * has its layer computed again. */
 static void scale_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -87,7 +87,7 @@ static rvli_value *scale_in_place(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &x[0]->shape));
 }
 
-/* A number of each expert, of those that were chosen. */
+/* The numbers of the chosen experts. */
 static rvli_value *per_expert_scale(rvli_graph *g, rvli_value *const *indices)
 {
     uint32_t index = g->t->units[g->unit].by_role[RVLI_ROLE_EXPERT_SCALE];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Operators of attention by plain operations, for families that scaled_dot_product_attention cannot
- * do: each head has a sink, a score that belongs to no token (eager_attention_forward of
- * modeling_gpt_oss.py). All scores are there several times for a moment. And of its experts: biases
- * of each row.
+ * compute: each head has a sink, a score that belongs to no token (eager_attention_forward of
+ * modeling_gpt_oss.py). Several copies of all scores exist for a moment. Also the biases of these
+ * families' experts, by rows.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -16,7 +16,7 @@ static rvli_value *swap_tokens(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_view(g, x[0], &shape));
 }
 
-/* Scores and a mask, which all heads share. */
+/* Adds a mask to the scores. All heads share it. */
 static rvli_value *add_mask(rvli_graph *g, rvli_value *const *arguments)
 {
     rvli_node *node = rvli_node_make(g, rvli_backward_pass, arguments, 1);
@@ -33,7 +33,7 @@ static rvli_value *expand_sinks(rvli_graph *g, rvli_value *const *sinks)
     return rvli_node_gives(g, node, rvli_value_view(g, sinks[0], &shape));
 }
 
-/* .max(dim=-1, keepdim=True).values: where they are is kept. */
+/* .max(dim=-1, keepdim=True).values. Keeps the positions. */
 static rvli_value *largest(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -54,7 +54,7 @@ static rvli_value *without_sinks(rvli_graph *g, rvli_value *const *x)
     return rvli_op_slice(g, x[0], x[0]->shape.width - 1);
 }
 
-/* bias[experts]: a row of each expert for each index. */
+/* bias[experts]: the row of an expert for each index. */
 static rvli_value *biases(rvli_graph *g, rvli_role role, rvli_value *indices)
 {
     uint32_t index = g->t->units[g->unit].by_role[role];

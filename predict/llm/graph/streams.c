@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators of hidden states that are several streams in one tensor (Gemma 3n).
+ * Operators on hidden states that are several streams in one tensor (Gemma 3n).
  *
- * A part of it, one stream or all but the first, is a view. Its gradient is as large as the whole.
+ * A part of the tensor, one stream or all except the first, is a view. Its gradient is as large as
+ * the whole tensor.
  */
 #include "predict/llm/graph/graph.h"
 
@@ -13,7 +14,7 @@ static uint64_t stream_count(const rvli_graph *g)
 
 /* ---- Parts ---- */
 
-/* The first, or the one of which the loop is: they are equal. */
+/* The first stream, or that of the loop. Both have the same size. */
 static rvli_value *one_stream(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;
@@ -38,13 +39,13 @@ static rvli_value *mean_of_streams(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
-/* Of each token a number for each stream: .permute(2, 0, 1).unsqueeze(-1) */
+/* A number for each token and stream: .permute(2, 0, 1).unsqueeze(-1) */
 static rvli_value *of_streams(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_rows(g, x[0], 1);
 }
 
-/* Of two values that both are kept, in the shape of the first. */
+/* An operator that keeps both inputs, with an output in the shape of the first. */
 static rvli_value *of_two(rvli_graph *g, rvli_backward_fn backward, rvli_value *const *both)
 {
     rvli_node *node = rvli_node_make(g, backward, both, 2);
@@ -53,7 +54,7 @@ static rvli_value *of_two(rvli_graph *g, rvli_backward_fn backward, rvli_value *
     return rvli_node_gives(g, node, rvli_value_make(g, &both[0]->shape));
 }
 
-/* ---- All from all: a product of each token's streams with a matrix ---- */
+/* ---- Mixing: each token's streams are multiplied by a matrix ---- */
 
 static void mix_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                          rvli_value **of_out)
@@ -68,9 +69,9 @@ static rvli_value *mix_streams(rvli_graph *g, rvli_value *const *factors)
     return of_two(g, mix_backward, factors);
 }
 
-/* ---- Changes of views in place (torch/csrc/autograd/functions/tensor.cpp, CopySlices) ---- */
+/* ---- Changing views in place (torch/csrc/autograd/functions/tensor.cpp, CopySlices) ---- */
 
-/* The gradient is copied, and so is the part of it that the change gets. */
+/* Copies the gradient, and the part of it that belongs to the change. */
 static void change_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
@@ -80,7 +81,7 @@ static void change_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
     of_out[1] = rvli_value_make(g, &part);
 }
 
-/* The change is of so many elements of x. */
+/* Changes this number of elements of x. */
 static rvli_value *change(rvli_graph *g, rvli_backward_fn backward, rvli_value *const *both,
                           uint64_t elements)
 {
@@ -90,7 +91,7 @@ static rvli_value *change(rvli_graph *g, rvli_backward_fn backward, rvli_value *
     return rvli_node_gives(g, node, rvli_value_view(g, both[0], &both[0]->shape));
 }
 
-/* A part of what was changed; all of it in another order. */
+/* A view of a part of a changed value, or of all of it in another order. */
 static rvli_value *part_of(rvli_graph *g, rvli_value *x, uint64_t elements)
 {
     rvli_shape shape = x->shape;
@@ -99,7 +100,7 @@ static rvli_value *part_of(rvli_graph *g, rvli_value *x, uint64_t elements)
     return rvli_node_gives(g, node, rvli_value_view(g, x, &shape));
 }
 
-/* x += y, where x is a view of all of a tensor. */
+/* x += y, where x is a view of a whole tensor. */
 static rvli_value *add_to_view(rvli_graph *g, rvli_value *const *arguments)
 {
     uint64_t all = arguments[0]->shape.elements;
@@ -109,7 +110,7 @@ static rvli_value *add_to_view(rvli_graph *g, rvli_value *const *arguments)
     return given;
 }
 
-/* Nothing is left of what was there. */
+/* The assignment replaces the former values. */
 static void assign_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
@@ -117,7 +118,7 @@ static void assign_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
     rvli_value_release(g, rvli_value_make(g, &node->input[1].shape)); /* zeros */
 }
 
-/* x[1:] += y: Python assigns the part, which was changed in place, to itself. */
+/* x[1:] += y. Python changes the part in place, and then assigns it to itself. */
 static rvli_value *add_to_others(rvli_graph *g, rvli_value *const *arguments)
 {
     uint64_t one = arguments[0]->shape.elements / stream_count(g);
@@ -130,7 +131,7 @@ static rvli_value *add_to_others(rvli_graph *g, rvli_value *const *arguments)
     return given;
 }
 
-/* ---- A list in Python, and what is stacked of it ---- */
+/* ---- A Python list, and stacking its values ---- */
 
 void rvli_list_release(rvli_graph *g)
 {
@@ -151,7 +152,8 @@ static rvli_value *new_list(rvli_graph *g, rvli_value *const *x)
     return append(g, x);
 }
 
-/* Its parts are views. A node has two inputs: what is before, and the last. */
+/* The gradients of the parts are views. A node has two inputs: everything before, and the last
+ * part. */
 static void stack_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                            rvli_value **of_out)
 {
@@ -179,7 +181,7 @@ static rvli_value *stack(rvli_graph *g, rvli_value *const *arguments)
     return before;
 }
 
-/* ---- A projection of each stream but the first ---- */
+/* ---- Projections of all streams except the first ---- */
 
 static rvli_value *projection(rvli_graph *g, rvli_role role, rvli_value *x)
 {
@@ -201,9 +203,9 @@ static rvli_value *altup_unembed_projections(rvli_graph *g, rvli_value *const *x
     return projection(g, RVLI_ROLE_UNEMBED_STREAMS, x[0]);
 }
 
-/* ---- Sizes of rows ---- */
+/* ---- Magnitudes of rows ---- */
 
-/* Through the quotient by which it divides, which is worked out again, and divided once more. */
+/* The gradient of the divisor needs the quotient, which is computed again and divided once more. */
 static void divide_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                             rvli_value **of_out)
 {
@@ -221,7 +223,8 @@ static rvli_value *divide(rvli_graph *g, rvli_value *const *parts)
     return of_two(g, divide_backward, parts);
 }
 
-/* Twice the result, the quotient by it, where it is 0; and the distance of each from the mean. */
+/* Makes twice the result, the quotient by it, the test for 0, and each element's distance from the
+ * mean. */
 static void std_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
                          rvli_value **of_out)
 {
@@ -235,7 +238,7 @@ static void std_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradi
         rvli_value_release(g, passing[i]);
 }
 
-/* Of the last dimension. */
+/* Over the last dimension. */
 static rvli_value *std_of(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape shape = x[0]->shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values and the blocks that they share, by counted references. They come and go by the thousand,
- * so they are taken from pools.
+ * Values and the blocks that they share, with reference counts. Thousands of them are made and
+ * freed, so they come from pools.
  */
 #include "predict/llm/graph/graph.h"
 #include "predict/llm/graph/items.h"
@@ -23,7 +23,7 @@ static rvli_value *take(rvli_graph *g, const rvli_shape *shape, rvli_storage *st
     return value;
 }
 
-/* Takes the block, and gives it back where there is no memory for the rest. */
+/* Takes over the block, and drops it if there is no host memory for the storage. */
 static rvli_storage *store(rvli_graph *g, rvli_block block)
 {
     rvli_storage *storage = rvli_items_take(&g->storages, &g->t->tape.failed);
