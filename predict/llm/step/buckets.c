@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * DDP's buckets: gradients are copied there to be summed over ranks, and stay
+ * DDP's buckets. Gradients are copied into them to be summed over ranks, and stay there
  * (torch/csrc/distributed/c10d/reducer.cpp).
  *
- * The first backward pass has one bucket of all, or one of each type. It shows in which order
- * gradients come, and by that order the second forward pass makes the buckets that stay: the first
- * of at least 1 MiB, the others of at least 25 MiB.
+ * The first backward pass has one bucket for all gradients, or one for each type. It shows the
+ * order of the gradients. In that order the second forward pass makes the permanent buckets: the
+ * first with at least 1 MiB, the others with at least 25 MiB.
  *
- * When the bucket of all goes is a matter of time. What NCCL reduces is held until NCCL is next
- * called after a thread that looks every 100 ms has found the reduction done
- * (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, shelvesToUnstash_). If it looked during the
- * optimizer's step, that call comes with the new buckets, before the second forward pass
- * (RVL_MODEL_BUCKET_FREED). If not, it comes with the sum of the first of them, in the backward
- * pass. Ranks and runs differ in that. The default is what reserves more.
+ * When the bucket for all is freed is a matter of time. A watchdog thread looks every 100 ms
+ * whether a reduction is done. NCCL's input is held until the next call of NCCL after that
+ * (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, shelvesToUnstash_). If the watchdog looked
+ * during the optimizer's step, that call comes with the new buckets, before the second forward pass
+ * (RVL_MODEL_BUCKET_FREED). If not, it comes with the sum of the first new bucket, in the backward
+ * pass. This differs between ranks and runs. The default is the case that reserves more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +29,14 @@ static rvli_block take(rvli_training *t, uint64_t bytes)
     return rvli_take(&t->tape, RVL_MODEL_GRADIENT_BUCKETS, bytes);
 }
 
-/* Parameters of one type that are sent at once. */
+/* Parameters of one type that are sent together. */
 typedef struct parcel {
     uint64_t bytes;
     uint32_t count;
     uint32_t first;
 } parcel;
 
-/* Two are on their way at once. One parameter alone is sent from where it lies. */
+/* Two parcels are on their way at once. A single parameter is sent without a copy. */
 static void send(rvli_training *t, const parcel *parcels)
 {
     rvli_block before = NULL;
@@ -57,12 +57,13 @@ static void close_parcel(parcel *open, parcel *parcels)
     *open = (parcel){0};
 }
 
-/* Rank 0 sends its parameters, those of a type laid together up to a size. */
+/* Rank 0 sends its parameters. Those of one type are copied together, up to a size. */
 static void broadcast(rvli_training *t)
 {
     enum { BYTES, BF16, FP32, TYPES };
     parcel open[TYPES] = {0};
-    parcel *parcels = calloc(t->parameter_count, sizeof *parcels); /* by their first parameter */
+    /* indexed by their first parameter */
+    parcel *parcels = calloc(t->parameter_count, sizeof *parcels);
     if (parcels == NULL) {
         t->tape.failed = true;
         return;
@@ -104,11 +105,11 @@ typedef struct bucket {
     uint64_t least_bytes;
 } bucket;
 
-/* Gradients of each type have buckets of their own. */
+/* Gradients of each type have separate buckets. */
 typedef struct filling {
     rvli_training *t;
     bucket usual;
-    bucket in_full; /* fp32, where the others are bf16 */
+    bucket in_full; /* fp32, if the others are bf16 */
 } filling;
 
 static void close_bucket(filling *f, bucket *b)
@@ -128,7 +129,7 @@ static void fill(filling *f, const rvli_parameter *parameter)
         f->t->closes_bucket = parameter;
 }
 
-/* As the first backward pass has had them. */
+/* In the order of the first backward pass. */
 static void fill_in_order(filling *f)
 {
     const rvli_graph *g = f->t->graph;
@@ -146,7 +147,7 @@ bool rvli_buckets_rebuild(rvli_training *t)
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
         rvli_buckets_release(t);
     fill_in_order(&f);
-    close_bucket(&f, &f.usual); /* what is left */
+    close_bucket(&f, &f.usual); /* the rest */
     close_bucket(&f, &f.in_full);
     return true;
 }

@@ -2,9 +2,10 @@
 /*
  * Gradients of parameters.
  *
- * Vectors get theirs as a sum over rows. PyTorch's reduction splits it over blocks of threads that
- * leave partial sums in memory (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig): threads
- * read four columns each, a block has 128 of them, and a multiprocessor runs 2048.
+ * The gradient of a vector is a sum over rows. PyTorch's reduction splits it over blocks of
+ * threads, which leave partial sums in memory (aten/src/ATen/native/cuda/Reduce.cuh,
+ * setReduceConfig): a thread reads four columns, a block has 128 threads, and a multiprocessor runs
+ * 2048.
  */
 #include "predict/llm/step/training.h"
 
@@ -33,7 +34,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of partial sums; 0: one block of threads sees all rows. */
+/* Bytes of partial sums. 0: one block of threads reads all rows. */
 static uint64_t partial_sums(uint64_t rows, uint64_t width)
 {
     uint64_t across = power_of_two_below(divide_up(width, COLUMNS_OF_THREAD));

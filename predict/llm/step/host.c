@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a trainer keeps in the host's memory.
+ * What a trainer keeps in host memory.
  *
- * PyTorch rounds pinned memory up to a power of two, tensor by tensor
- * (aten/src/ATen/core/CachingHostAllocator.h), and keeps it. FSDP2's CPUOffloadPolicy has shards
- * and their gradients there; the optimizer's states, made by the CPU, are not pinned.
+ * PyTorch rounds each pinned tensor up to a power of two
+ * (aten/src/ATen/core/CachingHostAllocator.h), and keeps the memory. FSDP2's CPUOffloadPolicy has
+ * shards and their gradients there. The optimizer's states are made on the CPU, and are not pinned.
  */
 #include "predict/llm/step/training.h"
 
@@ -16,7 +16,7 @@ uint64_t rvli_pinned_bytes(uint64_t bytes)
     return power;
 }
 
-/* Of a parameter's share: itself, its gradient, states, and a copy in fp32. */
+/* Bytes for a parameter's share: itself, its gradient, states, and a copy in fp32. */
 static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *parameter)
 {
     bool mixed = rvli_is_mixed(t->options->flags);
@@ -37,7 +37,7 @@ static bool has(const rvli_training *t, uint64_t feature)
     return (t->model->features & feature) != 0;
 }
 
-/* What a layer gets: its streams are one tensor, its embeddings another. */
+/* The inputs of layers. The streams of a layer are one tensor, its embeddings another. */
 static uint64_t inputs_on_host(const rvli_training *t)
 {
     const uint64_t *dim = t->model->dim;
@@ -47,9 +47,9 @@ static uint64_t inputs_on_host(const rvli_training *t)
             rvli_pinned_bytes(RVLI_HALF * t->tokens * dim[RVLI_DIM_PER_LAYER]));
 }
 
-/* Of embeddings for each layer: what their norm keeps, and what was projected. Of streams, where
- * they begin and where they end: what is projected and its product in bf16 twice and once more, and
- * the size's root in fp32. */
+/* Embeddings for each layer: what their norm keeps, and the input of the projection. Streams, where
+ * they begin and where they end: three tensors in bf16 for the input and output of each projection,
+ * and the root of the magnitude in fp32. */
 static uint64_t ends_on_host(const rvli_training *t)
 {
     const uint64_t *dim = t->model->dim;
@@ -64,7 +64,7 @@ static uint64_t ends_on_host(const rvli_training *t)
                (3 * rvli_pinned_bytes(RVLI_HALF * hidden) + rvli_pinned_bytes(RVLI_FULL * hidden));
 }
 
-/* Each in a tensor: the inputs of layers, what the last norm keeps, and the logarithms. */
+/* Each in a separate tensor: the inputs of layers, what the last norm keeps, and the logarithms. */
 static uint64_t kept_on_host(const rvli_training *t)
 {
     uint64_t hidden = t->tokens * t->model->dim[RVLI_DIM_HIDDEN];

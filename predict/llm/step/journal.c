@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define FIRST_ROOM 65536 /* that malloc() maps, and grows without a copy */
+#define FIRST_ROOM 65536 /* large enough that malloc() maps it, and grows it without a copy */
 
 void rvli_journal_free(rvli_journal *journal)
 {
@@ -35,7 +35,7 @@ rvli_journal_line *rvli_journal_add(rvli_journal *journal, rvli_journal_kind kin
     return line;
 }
 
-/* Does to the segments what a line says. Returns whether this may be the fullest moment. */
+/* Applies a line to the segments. Returns whether this may be the fullest moment. */
 static bool follow(rvli_shown *shown, const rvli_journal_line *line, uint64_t *calls)
 {
     switch ((rvli_journal_kind)line->kind) {

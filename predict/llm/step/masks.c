@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tokens see, where kernels cannot work it out (transformers/masking_utils.py): a byte for
- * each pair of tokens, or bf16 of all sequences for attention by plain operations. Layers with a
- * window have one of their own. Qwen's sparse models make that one even if no layer has a window.
+ * Masks for kernels that cannot compute what tokens see (transformers/masking_utils.py): a byte for
+ * each pair of tokens, or bf16 for all sequences if attention is plain operations. Layers with a
+ * window have a separate mask. Qwen's sparse models make it even if no layer has a window.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool is_plain(const rvli_training *t)
     return (t->model->features & RVLI_SINKS) != 0;
 }
 
-/* Its layers see what they choose of this. */
+/* Layers with an indexer select from this mask. */
 static bool is_indexed(const rvli_training *t)
 {
     return (t->model->features & RVLI_INDEXER) != 0;
@@ -32,7 +32,7 @@ static bool has_window(const rvli_training *t)
     return rvli_has_layers(t->model, RVLI_LAYER_WINDOW) && (is_plain(t) || ends_before);
 }
 
-/* What is inside of the window, and not later. */
+/* Tokens inside the window and not later. */
 static rvli_block window_mask(rvli_training *t)
 {
     rvli_block inside = rvli_activation(t, pairs(t));

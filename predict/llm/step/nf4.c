@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A frozen base in four bits: how it is loaded, and what its products take.
+ * A frozen base in four bits: its loading, and the memory of its products.
  *
- * transformers (modeling_utils.py, caching_allocator_warmup) first asks for as much as the model
- * will take without its scales, and frees it: later tensors are cut from that segment. Then each
- * weight comes to the device in bf16 and is quantised there. A product makes bf16 of the whole
- * weight, forward and again backward, and keeps nothing of it (bitsandbytes,
- * backends/cuda/ops.py, autograd/_functions.py).
+ * transformers (modeling_utils.py, caching_allocator_warmup) first allocates as much as the model
+ * will take without its scales, and frees it. Later tensors are cut from that segment. Then each
+ * weight comes to the device in bf16 and is quantised there. A product makes the whole weight in
+ * bf16, forward and again backward, and keeps none of it (bitsandbytes, backends/cuda/ops.py,
+ * autograd/_functions.py).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static bool is_adapter(const rvli_parameter *parameter)
     return parameter->role == RVLI_ROLE_ADAPTER;
 }
 
-/* Of several ranks transformers takes the linear layers and the head to be split, which they are
+/* With several ranks, transformers assumes that linear layers and the head are split. They are
  * not. */
 static uint64_t warmed_up(const rvli_training *t, const rvli_parameter *parameter)
 {
@@ -87,12 +87,11 @@ static void load_one(rvli_training *t, rvli_parameter *parameter)
         parameter->share = weights(t, RVLI_HALF * parameter->elements);
 }
 
-/* What is sorted by name. */
 typedef struct entry {
     rvli_parameter *parameter;
 } entry;
 
-/* As transformers sorts the names of a checkpoint: layers by their number. */
+/* As transformers sorts the names of a checkpoint, with layers by number. */
 static int by_name(const void *a, const void *b)
 {
     const rvli_parameter *one = ((const entry *)a)->parameter;
@@ -133,8 +132,8 @@ static void make_adapters(rvli_training *t, uint64_t each)
     }
 }
 
-/* PEFT makes all in bf16, as the model, and then fp32 of one after the other. TRL makes bf16 of
- * these again. */
+/* PEFT makes all adapters in bf16, like the model, and then converts them to fp32 one by one. TRL
+ * converts them back to bf16. */
 static void load_adapters(rvli_training *t)
 {
     make_adapters(t, RVLI_HALF);
@@ -143,7 +142,8 @@ static void load_adapters(rvli_training *t)
         make_adapters(t, RVLI_HALF);
 }
 
-/* Each GPU has loaded all. FSDP2 makes the shares of a unit, and then the whole goes. */
+/* Each GPU has loaded the whole model. FSDP2 makes the shares of a unit, and then frees the whole
+ * parameters. */
 static void shard(rvli_training *t)
 {
     rvli_block *whole = calloc(t->parameter_count, sizeof(rvli_block));
@@ -164,8 +164,8 @@ static void shard(rvli_training *t)
     free(whole);
 }
 
-/* prepare_model_for_kbit_training() makes fp32 of what is not in four bits, and empties the cache.
- */
+/* prepare_model_for_kbit_training() converts everything that is not in four bits to fp32, and
+ * empties the cache. */
 static void prepare(rvli_training *t)
 {
     for (uint32_t i = 0; i < t->parameter_count; i++) {
@@ -195,7 +195,7 @@ void rvli_nf4_load(rvli_training *t)
 rvli_nf4 rvli_nf4_forward(rvli_training *t, uint64_t elements)
 {
     rvli_nf4 nf4 = {0};
-    for (int i = 0; i < 2 && is_double(t); i++) /* without their mean, and with it */
+    for (int i = 0; i < 2 && is_double(t); i++) /* [0]: without their mean, [1]: with it */
         nf4.scales[i] = passing(t, rvli_nf4_scales_bytes(elements));
     nf4.weight = passing(t, RVLI_HALF * elements);
     return nf4;

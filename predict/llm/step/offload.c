@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the forward pass keeps goes to the host, as TRL's OffloadActivations has it
- * (trl/models/activation_offloading.py, with streams), where layers are computed again.
+ * Values kept by the forward pass are sent to the host, as by TRL's OffloadActivations
+ * (trl/models/activation_offloading.py, with streams). This needs layers that are computed again.
  *
- * Forward that is a rule of the engine (graph/checkpoint.c): the inputs of layers are copied, and
- * what is kept before and behind them. What autograd keeps twice stays on the device as well.
+ * In the forward pass this is a rule of graph/checkpoint.c: it copies the inputs of layers, and
+ * what is kept before and behind the layers. What autograd keeps twice stays on the device as well.
  *
- * The backward pass fetches each tensor on a stream of its own, for the node that needs it. It is
- * freed behind the next node that fetches one.
+ * The backward pass fetches each tensor on a separate stream, for the node that needs it. The
+ * tensor is freed after the next node that fetches one.
  */
 #include "predict/llm/step/training.h"
 
 void rvli_offload_begin(rvli_training *t)
 {
-    /* TRL empties the cache where bitsandbytes is loaded. */
+    /* TRL empties the cache if bitsandbytes is loaded. */
     if (rvli_is_offloaded(t) && rvli_is_base_quantised(t))
         rvli_tape_empty_cache(&t->tape);
 }

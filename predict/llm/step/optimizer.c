@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The optimizer's step. States are made in the first, parameter by parameter. PyTorch's foreach
- * AdamW, its default, has the square roots of all second moments at once.
+ * The optimizer's step. The first step makes the states, parameter by parameter. PyTorch's default,
+ * foreach AdamW, holds the square roots of all second moments at once.
  */
 #include <stdlib.h>
 
@@ -18,20 +18,21 @@ static uint64_t state_bytes(const rvli_training *t, const rvli_parameter *parame
 {
     uint64_t elements = parameter->share_elements;
     bool full = rvli_optimizer_kinds[t->options->optimizer].blocks && !is_in_blocks(t, elements);
-    bool as_it_is = t->options->optimizer == RVL_MODEL_ADAMW_BF16; /* in the parameter's type */
+    /* states in the parameter's type */
+    bool as_it_is = t->options->optimizer == RVL_MODEL_ADAMW_BF16;
     if (full || (as_it_is && rvli_is_wide_router(t, parameter->role)))
         return RVLI_FULL * elements;
     return rvli_optimizer_kinds[t->options->optimizer].bytes * elements;
 }
 
-/* bitsandbytes has them in managed memory, which is not PyTorch's. */
+/* bitsandbytes keeps large states in managed memory, which PyTorch does not allocate. */
 static bool is_paged(const rvli_training *t, uint64_t elements)
 {
     return rvli_optimizer_kinds[t->options->optimizer].paged &&
            elements >= RVLI_STATE_PAGED_ELEMENTS_MIN;
 }
 
-/* The scales of both states, behind them (bitsandbytes/optim/optimizer.py, init_state). */
+/* The scales of both states, after the states (bitsandbytes/optim/optimizer.py, init_state). */
 static void make_scales(rvli_training *t, uint64_t elements, unsigned states)
 {
     uint64_t blocks = (elements + RVLI_STATE_BLOCK - 1) / RVLI_STATE_BLOCK;

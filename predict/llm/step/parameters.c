@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parameters of a step, in the order of the module, and the units that FSDP2 makes of them. */
+/* The parameters of a step in the order of the module, and the units that FSDP2 makes of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +130,7 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     return RVLI_ROLE_OTHER;
 }
 
-/* Whether a pattern ends with the name, behind a dot, and what may follow it. */
+/* Whether the pattern ends with a dot, the name and `behind`. */
 static bool ends_with(const char *pattern, const char *name, size_t length, const char *behind)
 {
     size_t all = strlen(pattern), tail = length + strlen(behind);
@@ -172,7 +172,7 @@ static void add_to_unit(rvli_training *t, rvli_unit *unit, rvli_role role)
     unit->by_role[role] = t->parameter_count;
 }
 
-/* Two thin matrices beside a layer's weight. */
+/* Adds the two thin matrices beside a layer's weight. */
 static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
                          const rvli_tensor *tensor)
 {
@@ -194,7 +194,7 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
     }
 }
 
-/* PEFT's module has the adapters behind weight and bias. */
+/* In PEFT's module the adapters come after weight and bias. */
 static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role)
 {
     static const rvli_role weights[RVLI_ROLE_COUNT] = {
@@ -213,8 +213,8 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
     unit->by_role[role] = (*adapter)++;
 }
 
-/* Families of which the module has the experts before the router: DeepSeek's, Llama 4, and Qwen3's
- * without a shared one. */
+/* Families with the experts before the router in the module: DeepSeek's, Llama 4, and Qwen3's
+ * without a shared expert. */
 static bool has_experts_first(const rvl_model *model)
 {
     const uint64_t deepseek = RVLI_ROUTER_BIAS | RVLI_FULL_ROUTER;
@@ -228,7 +228,8 @@ static bool has_experts_first(const rvl_model *model)
            (model->features & (RVLI_GATED_Q | RVLI_SHARED)) == 0;
 }
 
-/* The router stands right behind the experts that come one after the other. */
+/* Moves an expert parameter before the router, so that the router stays right behind the
+ * experts. */
 static void put_before_router(rvli_training *t, rvli_unit *unit, const rvli_tensor *tensor,
                               rvli_role role)
 {
@@ -243,7 +244,7 @@ static void put_before_router(rvli_training *t, rvli_unit *unit, const rvli_tens
     unit->by_role[RVLI_ROLE_ROUTER] = last;
 }
 
-/* Buffers of the module: what chooses experts beside their scores, and Gemma 4's number. */
+/* Buffers of the module: the bias of the choice of experts, and Gemma 4's layer_scalar. */
 static bool is_buffer(const rvli_tensor *tensor)
 {
     return strcmp(tensor->pattern, LAYER "mlp.gate.e_score_correction_bias") == 0 ||
@@ -276,7 +277,7 @@ static void take_one(rvli_training *t, const rvli_tensor *tensor)
     take_adapter(t, unit, role, tensor);
 }
 
-/* Projections of streams are a matrix for each in the module. */
+/* The module has one matrix for each stream's projection. */
 static uint64_t part_count(const rvli_training *t, const rvli_tensor *tensor)
 {
     rvli_role role = role_of(t, tensor->pattern);
@@ -297,7 +298,7 @@ static void take(void *user, const rvli_tensor *tensor)
     }
 }
 
-/* Falcon-H1's modules come in another order than all others': MLP, Mamba, attention, norms. */
+/* The order of Falcon-H1's modules differs from all others: MLP, Mamba, attention, norms. */
 static int place_of(const rvli_parameter *parameter)
 {
     static const char *const modules[] = {LAYER "mlp.", LAYER "mamba.", LAYER "self_attn."};
@@ -309,7 +310,7 @@ static int place_of(const rvli_parameter *parameter)
     return count;
 }
 
-/* Sorts them by their modules, which have few parameters. */
+/* Sorts the parameters by their modules, with few parameters each. */
 static void put_in_order(rvli_training *t, rvli_unit *unit)
 {
     rvli_parameter *all = &t->parameters[unit->first];

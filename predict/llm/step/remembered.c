@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs of the program that a model has had, by what they depend on.
+ * A model's results of program runs, by their shapes.
  *
- * A sweep asks for the same training step beside many engines; the program runs once for each of
- * its shapes. Threads may ask at once: two may then run the same, and the second finds it there.
+ * A sweep needs the same training step beside many engines, so the program runs once for each
+ * shape. Threads may ask at the same time: two may then run the same shape, and both results are
+ * stored.
  */
 #include <pthread.h>
 #include <stdlib.h>

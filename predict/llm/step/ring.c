@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention of a rank that has a part of each sequence, as PyTorch's context_parallel() runs it
+ * Attention of a rank with a part of each sequence, as in PyTorch's context_parallel()
  * (torch/distributed/tensor/experimental/_context_parallel/_attention.py, with its defaults: a
  * causal mask balanced by halves, keys and values gathered at once, sums in fp32).
  *
- * The first rank is shown. It attends to its own keys and values first. Of what others have, only
- * the second half of its queries sees anything, and that part of the answer is joined with the
- * rest. The backward pass sends the gradients of keys and values on from rank to rank.
+ * The first rank is shown. It attends to its own keys and values first. Of the other ranks' keys,
+ * only the second half of its queries sees any. That part of the result is joined with the rest.
+ * The backward pass sends the gradients of keys and values from rank to rank.
  */
 #include "predict/llm/step/training.h"
 
@@ -32,7 +32,8 @@ bool rvli_is_ring(const rvli_training *t)
     return t->options->cp > 1;
 }
 
-/* Positions that are not in a row make transformers look for packed sequences. Nobody reads it. */
+/* Positions that are not consecutive make transformers build a mask of packed sequences. Nobody
+ * reads it. */
 void rvli_ring_mask_make(rvli_training *t)
 {
     uint64_t pairs = t->tokens * t->options->seq_len;
@@ -49,7 +50,7 @@ void rvli_ring_mask_make(rvli_training *t)
 
 /* ---- Forward ---- */
 
-/* What is known of the answer, and the last part of it. */
+/* The result so far, and its last part. */
 typedef struct answer {
     rvli_block whole; /* in fp32 */
     rvli_block sums;
@@ -57,7 +58,7 @@ typedef struct answer {
     rvli_block part_sums;
 } answer;
 
-/* Joins the second half with what is known of it. Takes it in fp32. */
+/* Joins the second half with the result so far. Takes over `full`, that half in fp32. */
 static void join(rvli_training *t, answer *a, rvli_block full)
 {
     uint64_t half_sums = sums_bytes(t) / 2;
@@ -110,7 +111,7 @@ void rvli_ring_forward(rvli_training *t, rvli_attended *attended, bool kept)
     rvli_release(t, &v);
     for (uint64_t step = 1; step < ranks; step++) {
         rvli_block again = rvli_activation(t, step + 1 < ranks ? 2 * kv_bytes(t) : 0);
-        rvli_release(t, &again); /* all have been gathered */
+        rvli_release(t, &again); /* not needed: everything has been gathered */
         attend(t, &a, step);
     }
     attended->output = rvli_activation(t, q_bytes(t));
@@ -125,7 +126,7 @@ void rvli_ring_forward(rvli_training *t, rvli_attended *attended, bool kept)
 
 /* ---- Backward ---- */
 
-/* What a step's kernel gave. */
+/* Frees the gradients from the kernel of one step. */
 static void drop(rvli_training *t, rvli_attention_gradients *of)
 {
     rvli_release(t, &of->q);
@@ -133,7 +134,7 @@ static void drop(rvli_training *t, rvli_attention_gradients *of)
     rvli_release(t, &of->v);
 }
 
-/* cuDNN's workspace: gradients of q in fp32, and of k and v for every head of q. */
+/* cuDNN's workspace: the gradient of q in fp32, and those of k and v for every head of q. */
 static void cudnn_works(rvli_training *t, uint64_t part)
 {
     rvli_block work = rvli_activation(t, 2 * q_bytes(t) / part + 2 * q_bytes(t) +
@@ -141,7 +142,8 @@ static void cudnn_works(rvli_training *t, uint64_t part)
     rvli_release(t, &work);
 }
 
-/* Flash attention takes tokens first: what lies by heads is copied, and halves of sequences are. */
+/* Flash attention needs tokens first: values stored by heads are copied, and so are halves of
+ * sequences. */
 static rvli_attention_gradients run_backward(rvli_training *t, uint64_t part)
 {
     bool flash = t->options->attention == RVL_MODEL_ATTENTION_FLASH;
@@ -160,11 +162,11 @@ static rvli_attention_gradients run_backward(rvli_training *t, uint64_t part)
     return of;
 }
 
-/* Gradients of keys and values in fp32, as they go from rank to rank. */
+/* Gradients of keys and values in fp32, which travel from rank to rank. */
 typedef struct travelling {
     rvli_block sent;
     rvli_block arrived;
-    rvli_block before; /* what had arrived: a step adds to it */
+    rvli_block before; /* arrived earlier; a step adds to it */
 } travelling;
 
 static void send(rvli_training *t, travelling *g)
@@ -215,7 +217,8 @@ void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
         sum.q = rvli_next(t, 2 * q_bytes(t), &sum.q);
     }
     gradients_out->q = rvli_next(t, q_bytes(t), &sum.q);
-    gradients_out->v = rvli_activation(t, 2 * kv_bytes(t)); /* those of k are beside it */
+    /* with the gradient of k in the same block */
+    gradients_out->v = rvli_activation(t, 2 * kv_bytes(t));
     drop(t, &of);
     rvli_block *all[] = {&asked, &half_sums, &gathered, &g.sent, &g.arrived, &g.before, of_output};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define FIRST_ROOM 65536 /* that malloc() maps, and grows without a copy */
+#define FIRST_ROOM 65536 /* large enough that malloc() maps it, and grows it without a copy */
 
 void rvli_script_free(rvli_script *script)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a step asked of the tape, line by line, so that the tape can do the same again without the
- * program that asked for it.
+ * Records line by line what a step asked of the tape, so that the tape can repeat it without the
+ * program.
  */
 #ifndef RVL_PREDICT_LLM_STEP_SCRIPT_H
 #define RVL_PREDICT_LLM_STEP_SCRIPT_H
@@ -20,15 +20,15 @@ typedef enum rvli_script_kind {
     RVLI_SCRIPT_WATCH
 } rvli_script_kind;
 
-/* There is one for each block that comes or goes, so it is small. */
+/* Small, since each take and each drop of a block has one. */
 typedef struct rvli_script_line {
     uint8_t kind;
     uint8_t stream;
     uint8_t holder;
-    uint32_t dropped; /* TAKE: in which line; 0: the step keeps it */
+    uint32_t dropped; /* TAKE: line of the drop; 0: the step keeps the block */
     union {
-        uint64_t bytes;              /* TAKE, as asked for */
-        rvli_cached_block *block;    /* DROP, from its TAKE on */
+        uint64_t bytes;              /* TAKE, as requested */
+        rvli_cached_block *block;    /* DROP, set by its TAKE */
         struct rvli_moment *fullest; /* WATCH */
     } of;
 } rvli_script_line;
@@ -41,7 +41,7 @@ typedef struct rvli_script {
 
 void rvli_script_free(rvli_script *script);
 
-/* The next line, for its other fields. NULL: no host memory. */
+/* Adds a line. The caller sets its other fields. NULL: out of host memory. */
 rvli_script_line *rvli_script_add(rvli_script *script, rvli_script_kind kind);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scaled_dot_product_attention, by each of PyTorch's four ways (aten/src/ATen/native/transformers).
+ * scaled_dot_product_attention in PyTorch's four ways (aten/src/ATen/native/transformers).
  *
- * cuDNN, flash attention and the memory-efficient kernels keep q, k, v, what they give, and a sum
- * for each row. They differ in what the backward pass works in. cuDNN: a copy in fp32 of what the
- * gradient of q adds up in, as much for each part of the sequence that runs at once (two), and the
- * sums once more. Flash: the same copy once, and gradients of k and v for every head of q.
- * Efficient: the same copy in blocks of rows, each with a lock.
+ * cuDNN, flash attention and the memory-efficient kernels keep q, k, v, their output, and a sum for
+ * each row. They differ in the workspace of the backward pass. cuDNN: a copy in fp32 for the sum of
+ * q's gradient, one for each part of the sequence that runs at once (two), and the sums a second
+ * time. Flash: the copy once, and gradients of k and v for every head of q. Efficient: the copy in
+ * blocks of rows, each with a lock.
  *
- * A window that ends before the sequence is a mask, of which each layer keeps a copy in bf16. No
- * kernel takes a mask and shared heads, so k and v are copied for each head of q; and cuDNN works
- * in one copy of q then.
+ * A window shorter than the sequence is a mask, and each layer keeps a copy of it in bf16. No
+ * kernel takes both a mask and shared heads, so k and v are copied for each head of q. cuDNN then
+ * works in one copy of q.
  *
  * math is plain operations in fp32: it has all scores, and keeps their softmax.
  */
@@ -33,13 +33,13 @@ static uint64_t kv_elements(const rvli_training *t)
     return t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
-/* Rows of all heads, each sequence rounded up. */
+/* Rows of all heads, with each sequence rounded up. */
 static uint64_t rows_by(const rvli_training *t, uint64_t step)
 {
     return t->options->micro_batch * rvli_round_up(t->options->seq_len, step) * t->model->heads;
 }
 
-/* Whether heads of q share one of k and v. */
+/* Whether heads of q share k and v. */
 static bool is_grouped(const rvli_training *t)
 {
     return rvli_kv_heads_here(t) != t->model->heads;
@@ -51,8 +51,8 @@ static bool is_masked(const rvli_training *t)
            t->options->seq_len >= t->model->window;
 }
 
-/* Heads that are wider than other kernels take: those of the efficient ones run, which do not
- * share keys and values. */
+/* Heads too wide for the other kernels: the efficient kernels run. These do not share keys and
+ * values. */
 static bool is_wide_head(const rvli_training *t)
 {
     return rvli_dim_here(t, RVLI_DIM_HEAD) > FLASH_WIDTH_MAX;
@@ -80,7 +80,7 @@ static uint64_t scores(const rvli_training *t)
     return rows_by(t, 1) * t->options->seq_len;
 }
 
-/* Where a row has no token that it may see: a byte for each score, and one for each row. */
+/* Finds rows without a token that they may see: a byte for each score, and a byte for each row. */
 static void find_empty_rows(rvli_training *t)
 {
     rvli_block each = rvli_activation(t, scores(t));
@@ -100,7 +100,7 @@ static rvli_block causal_mask(rvli_training *t)
     return mask;
 }
 
-/* What one call of math has in fp32 until it returns. */
+/* What a call of math holds in fp32 until it returns. */
 typedef struct whole {
     rvli_block q, k, v;
     rvli_block scaled_q;
@@ -115,7 +115,7 @@ static void math_scores(rvli_training *t, rvli_attended *a, whole *w)
     a->wide_v = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
     rvli_block scaled_k = rvli_activation(t, RVLI_FULL * q_elements(t));
     a->wide_q = rvli_activation(t, RVLI_FULL * q_elements(t));
-    /* Heads that were repeated lie as the product needs them. */
+    /* Repeated heads already have the order in memory that the product needs. */
     a->wide_k = grouped ? scaled_k : rvli_activation(t, RVLI_FULL * q_elements(t));
     rvli_block plain = rvli_activation(t, RVLI_FULL * scores(t));
     if (!grouped)
@@ -162,7 +162,7 @@ static void math_forward(rvli_training *t, rvli_attended *a, bool kept)
     rvli_release(t, &output);
 }
 
-/* Answers the gradient of what was repeated, summed over those that shared it. */
+/* Returns the gradient of repeated heads, summed over the heads that shared one. */
 static rvli_block sum_of_group(rvli_training *t, rvli_block *repeated)
 {
     rvli_block sum = *repeated;
@@ -214,7 +214,7 @@ static void math_backward(rvli_training *t, rvli_attended *a, rvli_block *of_out
     gradients_out->q = to_half(t, q_elements(t), &of_q);
 }
 
-/* ---- Kernels that keep no scores ---- */
+/* ---- Kernels that do not keep scores ---- */
 
 /* torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len)
@@ -246,7 +246,8 @@ static void efficient_works(rvli_training *t)
 
 static void cudnn_works(rvli_training *t, bool masked)
 {
-    uint64_t copies = is_grouped(t) && !masked ? 2 : 1; /* where heads of q share a gradient */
+    /* if heads of q share gradients of k and v */
+    uint64_t copies = is_grouped(t) && !masked ? 2 : 1;
     rvli_block of_q =
         rvli_activation(t, copies * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
     rvli_release(t, &of_q);

@@ -2,15 +2,16 @@
 /*
  * FSDP2 around the units of a model (torch/distributed/fsdp/_fully_shard).
  *
- * Gathering fills a buffer on a stream of its own, from which the parameters are copied out. In the
- * forward pass the buffer stays until the next unit has been copied out; in the backward pass it
- * goes at once, and that of the next unit is fetched ahead. Reducing lays a unit's gradients into
- * one buffer, which stays until the next unit is reduced, and leaves the share of their sum.
+ * A unit is gathered into a buffer on a separate stream, and its parameters are copied out of the
+ * buffer. In the forward pass the buffer stays until the next unit has been copied out. In the
+ * backward pass it is freed at once, and the next unit's buffer is fetched ahead. To reduce a unit,
+ * its gradients are copied into one buffer, which stays until the next unit is reduced. The share
+ * of their sum is kept.
  */
 #include "predict/llm/step/training.h"
 
-/* Where the kernel that lays gradients into the buffer finds its parts: so much for each parameter,
- * and a byte for each 512 (as memory histories show it). */
+/* The table with which a kernel copies gradients into the buffer: INDEX_BYTES for each parameter,
+ * and a byte for each 512 (as memory histories show). */
 #define INDEX_BYTES 52
 #define INDEXED_BYTES 512
 
@@ -19,8 +20,8 @@ static rvli_block take_passing(rvli_training *t, uint64_t bytes)
     return rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER, bytes);
 }
 
-/* Shards come from the host one by one, and are converted there and then if they are in fp32. They
- * stay until they are laid into the buffer, which is answered. */
+/* Brings the shards from the host one by one, and converts those in fp32. They stay until they have
+ * been copied into the buffer. Returns the buffer. */
 static rvli_block take_from_host(rvli_training *t, const rvli_unit *unit)
 {
     bool mixed = rvli_is_mixed(t->options->flags);
@@ -100,7 +101,8 @@ void rvli_reshard_forward(rvli_training *t, rvli_unit *unit)
         reshard(t, unit);
 }
 
-/* The module's last parameter + 1; 0: none. Of hybrid layers attention or the state comes last. */
+/* Index of the module's last parameter + 1; 0: none. In hybrid layers attention or the state comes
+ * last. */
 static uint32_t last_of(const rvli_training *t, const rvli_unit *unit)
 {
     static const rvli_role hybrid[] = {RVLI_ROLE_MAMBA_SKIP, RVLI_ROLE_O, RVLI_ROLE_SHARED_DOWN,
@@ -114,7 +116,8 @@ static uint32_t last_of(const rvli_training *t, const rvli_unit *unit)
     return unit->by_role[RVLI_ROLE_NORM_BEFORE_MLP];
 }
 
-/* As they were made. The first is held by a variable until the share is there: it is answered. */
+/* Frees gradients in the order in which they were made. A variable holds the first until the share
+ * exists: that one is returned. */
 static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
 {
     static const rvli_role order[] = {RVLI_ROLE_NORM_BEFORE_ATTENTION,
@@ -146,7 +149,7 @@ static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
     return late;
 }
 
-/* Of the shares of gradients; and what these are reduced in. */
+/* Bytes of an element of the gradients' shares; below, of an element while it is reduced. */
 static uint64_t gradient_element_bytes(const rvli_training *t)
 {
     return rvli_is_frozen(t) ? rvli_adapter_bytes(t) : rvli_share_bytes(t);
@@ -157,7 +160,7 @@ static uint64_t reduced_element_bytes(const rvli_training *t)
     return t->options->flags & RVL_MODEL_REDUCE_FP32 ? RVLI_FULL : gradient_element_bytes(t);
 }
 
-/* The share of the sum, in the type of the shards: what was summed in another is converted. */
+/* The share of the sum, in the type of the shards. A sum in another type is converted. */
 static rvli_block take_share(rvli_training *t, const rvli_unit *unit)
 {
     uint64_t elements = unit->trained_elements;

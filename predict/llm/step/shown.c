@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above this, what lies in segments between layers is left out: a trace stays below 2 MB. */
+/* With more events, contents between layers are left out, so that a trace stays below 2 MB. */
 #define EVENTS_BETWEEN_MAX 20000u
 
 /* ---- Events ---- */
@@ -30,7 +30,7 @@ static void add(rvli_shown *shown, rvli_shown_event event)
         shown->events[shown->event_count++] = event;
 }
 
-/* Brings a term's bytes in a segment up to date if they fall, or if they rise. */
+/* Writes a term's bytes in a segment if they have changed in this direction. */
 static void write_part(rvli_shown *shown, uint32_t index, rvl_model_term term, bool rises,
                        bool *joins)
 {
@@ -74,7 +74,7 @@ static void note_changed(rvli_shown *shown, uint32_t index)
     shown->changed[shown->changed_count++] = index;
 }
 
-/* What falls goes first, so that no sum is above those of both instants. */
+/* Writes decreases before increases, so that no intermediate sum exceeds those of both instants. */
 void rvli_shown_now(rvli_shown *shown)
 {
     bool joins = false;
@@ -134,7 +134,7 @@ static bool grow_segments(rvli_shown *shown)
     return true;
 }
 
-/* The segment that has an address. */
+/* Index of the segment with this address. */
 static uint32_t segment_of(const rvli_shown *shown, uint64_t addr)
 {
     size_t low = 0, high = shown->segment_count;
@@ -161,7 +161,7 @@ void rvli_shown_segment_alloc(rvli_shown *shown, uint64_t addr, uint64_t size)
 void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr)
 {
     uint32_t index = segment_of(shown, addr);
-    if (index == shown->segment_count) /* there was no memory for it */
+    if (index == shown->segment_count) /* out of host memory when it came */
         return;
     shown->segments[index].live = false;
     add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_FREE, .segment = index});
@@ -169,7 +169,7 @@ void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr)
 
 void rvli_shown_take(rvli_shown *shown, uint32_t segment, rvl_model_term term, uint64_t bytes)
 {
-    if (segment >= shown->segment_count) /* there was no memory for it */
+    if (segment >= shown->segment_count) /* out of host memory when it came */
         return;
     shown->segments[segment].held[term] += bytes;
     note_changed(shown, segment);
@@ -183,16 +183,16 @@ void rvli_shown_drop(rvli_shown *shown, uint32_t segment, rvl_model_term term, u
     note_changed(shown, segment);
 }
 
-/* ---- Without what lives on ---- */
+/* ---- Leaving out states ---- */
 
 typedef struct room {
-    uint64_t passing_bytes; /* in the segment, of all but states */
-    uint64_t most_bytes;    /* the most of these */
+    uint64_t passing_bytes; /* now in the segment, except states */
+    uint64_t most_bytes;    /* peak of passing_bytes */
     uint64_t state_bytes;
-    bool stays; /* it is there through the whole step */
+    bool stays; /* live during the whole step */
 } room;
 
-/* What each segment needs, as the events have it. */
+/* Finds from the events what each segment needs. */
 static void measure_rooms(const rvli_shown *shown, room *rooms, uint64_t *current)
 {
     for (size_t i = 0; i < shown->event_count; i++) {
@@ -215,7 +215,7 @@ static void measure_rooms(const rvli_shown *shown, room *rooms, uint64_t *curren
     }
 }
 
-/* Takes up to most bytes more of a segment away. Returns how many. */
+/* Takes up to `most` more bytes from a segment. Returns their number. */
 static uint64_t take_away(rvli_shown_segment *segment, const room *of, uint64_t most,
                           uint64_t granule_bytes, bool states_alone)
 {
@@ -230,7 +230,7 @@ static uint64_t take_away(rvli_shown_segment *segment, const room *of, uint64_t 
     return more;
 }
 
-/* States themselves first, then what is free in segments with or without them. */
+/* Takes the states themselves first, then free space from all segments. */
 static bool shrink_segments(rvli_shown *shown, const room *rooms, uint64_t bytes,
                             uint64_t granule_bytes)
 {
@@ -244,11 +244,11 @@ static bool shrink_segments(rvli_shown *shown, const room *rooms, uint64_t bytes
     return bytes == 0;
 }
 
-/* Leaves out events of states, and of segments of which nothing is left. */
+/* Drops the events of states, and of segments with nothing left. */
 static void filter_events(rvli_shown *shown)
 {
     size_t kept = 0, begin_kept = 0;
-    bool joins = false; /* the first of an instant may be left out */
+    bool joins = false; /* the first event of an instant may be dropped */
     for (size_t i = 0; i < shown->event_count; i++) {
         rvli_shown_event event = shown->events[i];
         const rvli_shown_segment *segment = &shown->segments[event.segment];

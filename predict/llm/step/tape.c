@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors of a step on the model of the caching allocator. */
+/* Plays the tensors of a step on the model of the caching allocator. */
 #include "predict/llm/step/tape.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static void note_segment(rvli_tape *tape, rvli_journal_kind kind, uint64_t addr,
     line->bytes = size;
 }
 
-/* Segments come to lie one below the other, as the driver places them while it can. */
+/* Places each segment below the one before, as the driver does while it can. */
 static uint64_t place(void *owner, rvli_snapshot_change change, uint64_t addr, uint64_t size,
                       uint32_t stream)
 {
@@ -49,7 +49,8 @@ void rvli_tape_end(rvli_tape *tape)
     rvli_script_free(&tape->script);
 }
 
-/* A block's `event` is its holder, the step that took it, and the line of the script for that. */
+/* A block's `event` has its holder, the step that took it, and the line of that take in the
+ * script. */
 #define HOLDER_BITS 8
 #define LINE_SHIFT 32
 _Static_assert(RVL_MODEL_TERM_COUNT <= 1 << HOLDER_BITS, "a holder has room");
@@ -64,7 +65,7 @@ static uint32_t step_of(const rvli_cached_block *block)
     return (uint32_t)block->event >> HOLDER_BITS;
 }
 
-/* NULL: a step is repeated, or there is no host memory. */
+/* NULL: a step is being repeated, or out of host memory. */
 static rvli_script_line *write_line(rvli_tape *tape, rvli_script_kind kind)
 {
     rvli_script_line *line = tape->repeats ? NULL : rvli_script_add(&tape->script, kind);
@@ -73,7 +74,7 @@ static rvli_script_line *write_line(rvli_tape *tape, rvli_script_kind kind)
     return line;
 }
 
-/* Returns false where nothing more is taken. */
+/* false: nothing more is taken. */
 static bool write_take(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
 {
     rvli_script_line *line = write_line(tape, RVLI_SCRIPT_TAKE);
@@ -116,7 +117,7 @@ static void note_block(rvli_tape *tape, rvli_journal_kind kind, const rvli_cache
     line->bytes = block->size;
 }
 
-/* NULL: no host memory. */
+/* NULL: out of host memory. */
 static rvli_block take_block(rvli_tape *tape, rvli_request *request)
 {
     rvli_block block = NULL;
@@ -229,8 +230,8 @@ static void repeat_line(rvli_tape *tape, const rvli_script_line *line)
     }
 }
 
-/* States of the optimizer and workspaces are taken once. What else a step leaves, a later one may
- * drop. */
+/* Optimizer states and workspaces are taken once. A later step may drop anything else that a step
+ * leaves. */
 static bool comes_again(const rvli_script_line *line)
 {
     return line->kind != RVLI_SCRIPT_TAKE || line->dropped > 0 ||
@@ -261,8 +262,9 @@ bool rvli_tape_repeat_step(rvli_tape *tape)
 }
 
 /*
- * It has no new segment, and dropped all that it took and nothing else. So live tensors lie where
- * they lay, and free blocks are what is between them: the next step begins as this one did.
+ * The step allocated and freed no segment, dropped all that it took, and dropped nothing else. So
+ * live tensors are where they were, with the free blocks between them: the next step begins as this
+ * one did.
  */
 static bool left_all_as_it_was(const rvli_tape *tape)
 {
@@ -270,7 +272,7 @@ static bool left_all_as_it_was(const rvli_tape *tape)
            tape->live_count == tape->changes.live_before;
 }
 
-/* Who listens is told of the step that would only confirm it, too. */
+/* A listener is also told of the step that only confirms it. */
 bool rvli_tape_is_settled(const rvli_tape *tape)
 {
     bool confirmed = tape->steps > 2 && tape->reserved_bytes == tape->reserved_before;

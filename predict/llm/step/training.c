@@ -2,8 +2,8 @@
 /*
  * Loading, and steps: forward, loss, backward, the sum over ranks, the optimizer.
  *
- * The second step is the first that has the optimizer's states from its begin. Steps are run until
- * one reserves no more than the one before it, as a training does in the long run.
+ * The second step is the first that begins with the optimizer's states. Steps run until one
+ * reserves no more than the one before it, as in a long training.
  */
 #include "predict/llm/step/training.h"
 #include "predict/llm/graph/graph.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 
 #define STEPS_MAX 5
-#define INDEX_BYTES UINT64_C(8) /* of a token */
+#define INDEX_BYTES UINT64_C(8) /* of a token's index */
 
-/* torch/aten/src/ATen/cuda/CublasHandlePool.cpp: of Hopper, and of cuBLASLt. */
+/* Sizes on Hopper, and of cuBLASLt (torch/aten/src/ATen/cuda/CublasHandlePool.cpp). */
 void rvli_workspace(rvli_training *t, rvli_workspace_name name)
 {
     static const uint64_t bytes[] = {[RVLI_WORKSPACE_FORWARD] = 32 * RVLI_MIB,
@@ -33,8 +33,8 @@ static bool keeps_master(const rvli_training *t)
 }
 
 /*
- * As a model on the meta device gets memory (to_empty). A tied head is a parameter of its own until
- * it is tied again, and then the first copy goes.
+ * Allocates the parameters of a model on the meta device (to_empty). A tied head is first a
+ * separate parameter. When it is tied again, the first copy is freed.
  */
 static void load_parameters(rvli_training *t)
 {
@@ -55,7 +55,7 @@ static void load_parameters(rvli_training *t)
     }
 }
 
-/* The parameters, what else stays, and the tokens. */
+/* Loads the parameters, everything else that stays, and the tokens. */
 static void load(rvli_training *t)
 {
     if (rvli_is_base_quantised(t))
@@ -85,7 +85,7 @@ bool rvli_angles_are_wide(const rvli_training *t)
     return strncmp(t->model->type, family, sizeof family - 1) == 0;
 }
 
-/* In fp32, and then in the type of the layers. */
+/* First in fp32, then in the layers' type. */
 void rvli_rotary_make(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory-efficient attention of heads that are wider than other kernels take (Gemma 4: 512). Its
- * output and its gradients do not fit into registers (torch/include/ATen/native/transformers/cuda/
+ * Memory-efficient attention with heads too wide for the other kernels (Gemma 4: 512). Its output
+ * and gradients do not fit into registers (torch/include/ATen/native/transformers/cuda/
  * mem_eff_attention: kernel_forward.h, kNeedsOutputAccumulatorBuffer; kernel_backward.h,
  * workspace_size()).
  *
  * Keys are divided so that 200 blocks run (aten/src/ATen/native/transformers/cuda/
- * attention_backward.cu), and each part adds up gradients of its own.
+ * attention_backward.cu). Each part sums separate gradients.
  */
 #include "predict/llm/step/training.h"
 
@@ -25,7 +25,7 @@ static uint64_t all_heads(const rvli_training *t)
     return (uint64_t)t->options->micro_batch * t->model->heads;
 }
 
-/* Into how many parts keys are divided. */
+/* Number of parts that keys are divided into. */
 static uint64_t parts(const rvli_training *t)
 {
     uint64_t most = blocks(t->options->seq_len, BLOCK_ROWS), wanted = BLOCKS_AT_ONCE / all_heads(t);
