@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention of a layer: one matrix for q, k and v, norms of q and k where a family has them, rotary
+ * Attention of a layer: one matrix for q, k and v, norms of q and k if the family has them, rotary
  * positions without a fused kernel, and attention by cuDNN (megatron/core/transformer/attention.py,
  * megatron/core/models/common/embeddings/rope_utils.py).
  *
  * Context parallelism is TransformerEngine's (ring.c). It keeps a pair of keys and values, so that
- * what the matrix gave goes behind the layer's attention.
+ * the matrix's output is freed after the layer's attention.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -43,7 +43,7 @@ static bool has_ring(const rvli_rank *r)
 
 /* ---- Forward ---- */
 
-/* Cosines or sines of the rank's positions: in fp32, scaled, and then bf16. */
+/* Cosines or sines of the rank's positions: in fp32, scaled, and then in bf16. */
 static rvli_block angles(rvli_rank *r)
 {
     uint64_t elements =
@@ -77,15 +77,15 @@ static void rotate(rvli_rank *r, uint64_t bytes, rvli_rotated *rotated, bool kep
     }
 }
 
-/* A view has q of several groups in pieces, so it is copied. TransformerEngine's norm copies any.
- */
+/* With several groups q is not contiguous in the view, so it is copied. TransformerEngine's norm
+ * always copies it. */
 static bool copies_q(const rvli_rank *r)
 {
     bool in_pieces = r->groups > 1 && r->heads > r->groups;
     return in_pieces || (has_norms(r) && !rvli_rank_is_local(r));
 }
 
-/* TransformerEngine lays v out by itself, and always has the sums. */
+/* TransformerEngine stores v separately, and always has the sums. */
 static void attend(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     bool local = rvli_rank_is_local(r);
@@ -111,7 +111,7 @@ rvli_entry rvli_rank_attention_entry(const rvli_rank *r, rvli_rank_layer *layer)
                         .scale = &layer->attention_scale};
 }
 
-/* TransformerEngine's product adds the bias. */
+/* In TransformerEngine the product itself adds the bias. */
 static void project(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     rvli_entry entry = rvli_rank_attention_entry(r, layer);
@@ -135,7 +135,7 @@ static rvli_block normed(rvli_rank *r, uint64_t bytes, uint64_t heads, rvli_bloc
     return output;
 }
 
-/* q and k by heads, of which TransformerEngine's norms keep what they are of. */
+/* q and k by heads. TransformerEngine's norms keep their inputs. */
 static void norm_heads(rvli_rank *r, rvli_rank_layer *layer, rvli_block *q, rvli_block *k,
                        bool kept)
 {
@@ -149,7 +149,7 @@ static void norm_heads(rvli_rank *r, rvli_rank_layer *layer, rvli_block *q, rvli
         rvli_rank_drop(r, &layer->k_copy);
 }
 
-/* What of q, k and v the backward pass does not need. */
+/* Frees what the backward pass does not need of q, k and v. */
 static void let_go(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     bool selective = (r->options->flags & RVL_MODEL_SELECTIVE) != 0;
@@ -189,7 +189,8 @@ rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 
 /* ---- Backward ---- */
 
-/* Takes the gradient of what was rotated. A recomputed layer adds to the first part in place. */
+/* Takes over the gradient of the rotation's output. A layer that is computed again adds to the
+ * first part in place. */
 static rvli_block rotate_backward(rvli_rank *r, uint64_t bytes, rvli_rotated *rotated,
                                   rvli_block gradient)
 {
@@ -238,7 +239,7 @@ static void norms_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_
     *of_k = k;
 }
 
-/* cuDNN's workspace: see step/attention.c. */
+/* cuDNN's workspace: see step/sdpa.c. */
 static void attend_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_attended)
 {
     rvli_block workspace =
@@ -266,7 +267,7 @@ rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer)
     rvli_block of_q = NULL, of_k = NULL, of_v = NULL, nothing = NULL;
     if (has_ring(r)) {
         of_v = rvli_rank_ring_backward(r, layer, &of_attended, &of_q);
-        rvli_rank_drop(r, &layer->k.output); /* where attention was computed again */
+        rvli_rank_drop(r, &layer->k.output); /* if attention was computed again */
         rvli_rank_drop(r, has_norms(r) && rvli_rank_is_local(r) ? &nothing : &layer->qkv);
     } else {
         of_q = rvli_rank_take(r, rvli_rank_q_bytes(r));

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first and the last stage: embedding, and head with the loss. Both are split by rows of the
- * vocabulary (megatron/core/tensor_parallel/layers.py and cross_entropy.py).
+ * The ends of the pipeline: the embedding, and the head with the loss. Both are split by rows of
+ * the vocabulary (megatron/core/tensor_parallel/layers.py and cross_entropy.py).
  */
 #include "predict/llm/step/megatron/rank.h"
 
-/* aten/src/ATen/native/cuda/Embedding.cu: many tokens are sorted, and summed in pieces. */
+/* aten/src/ATen/native/cuda/Embedding.cu: many tokens are sorted and summed in pieces. */
 #define SORTED_TOKENS_MIN 3073
 #define PIECE_TOKENS 10
 
 static bool is_turned(const rvli_rank *r)
 {
-    return r->options->micro_batch > 1; /* from sequences to positions first: a copy */
+    return r->options->micro_batch > 1; /* copied to put positions before sequences */
 }
 
 /* ---- Embedding ---- */
@@ -35,7 +35,7 @@ static void turn(rvli_rank *r)
     r->hidden = turned;
 }
 
-/* Split over the sequence it is summed first, and then copied so that the whole can go. */
+/* With a split sequence, the sum is split and then copied, so that the whole can be freed. */
 static void split(rvli_rank *r)
 {
     rvli_block part = rvli_rank_take(r, r->part_bytes);
@@ -56,7 +56,7 @@ void rvli_rank_embed(rvli_rank *r)
     make_angles(r);
 }
 
-/* The gradient as it reaches the table. */
+/* Brings the gradient to the table. */
 static void reach_table(rvli_rank *r)
 {
     rvli_block whole = rvli_rank_take(r, r->splits_sequence ? r->hidden_bytes : 0);
@@ -110,7 +110,7 @@ void rvli_rank_loss(rvli_rank *r)
     rvli_rank_drop(r, &half);
 }
 
-/* A tied head's gradient waits for the embedding's, if that is of this rank. */
+/* The gradient of a tied head waits for the embedding's, if this rank has the embedding. */
 void rvli_rank_loss_backward(rvli_rank *r)
 {
     uint64_t elements = r->vocabulary * r->model->dim[RVLI_DIM_HIDDEN];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A norm and the matrix behind it, which tensor parallelism splits by columns.
+ * A norm and the matrix after it, which tensor parallelism splits by columns.
  *
  * Megatron's own layers have two modules. With sequence parallelism they gather into one buffer for
- * all layers. TransformerEngine has one module (pytorch/module/layernorm_linear.py): it gathers
- * into a tensor of its own, and again in the backward pass, and its weight's gradient is there
- * until the input's has been added to what flows.
+ * all layers. TransformerEngine has one module (pytorch/module/layernorm_linear.py). It gathers
+ * into a separate tensor, and again in the backward pass. Its weight's gradient is freed after the
+ * input's gradient has been added to the one between layers.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -24,7 +24,7 @@ rvli_block rvli_rank_enter(rvli_rank *r, const rvli_entry *entry, bool kept)
     return output;
 }
 
-/* Answers the gradient of what the norm gave. */
+/* Returns the gradient of the norm's output. */
 static rvli_block columns_backward(rvli_rank *r, const rvli_entry *entry, rvli_block *gradient)
 {
     rvli_block whole = rvli_rank_take(r, r->hidden_bytes);

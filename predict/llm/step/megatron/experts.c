@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Experts of a layer, dealt out over ranks (megatron/core/transformer/moe: alltoall dispatcher;
+ * Experts of a layer, distributed over ranks (megatron/core/transformer/moe: alltoall dispatcher;
  * SequentialMLP, TEGroupedMLP, GroupedMLP).
  *
- * Routing is taken to be even: a rank sends as many tokens as it gets. Tokens are laid out by the
- * rank that they go to, sent, and laid out by expert where a rank has several. What experts give
- * goes back the same way. Many experts of a rank are taken in lots, each as one large expert; in
- * grouped products there is one lot.
+ * Routing is assumed to be even: a rank sends and receives the same number of tokens. Tokens are
+ * ordered by destination rank, sent, and ordered by expert if a rank has several. The outputs of
+ * experts go back in the same way. Many experts of a rank are processed in lots, each like one
+ * large expert. Grouped products have one lot.
  */
 #include "predict/llm/step/megatron/rank.h"
 
 #define INDEX_BYTES UINT64_C(8)
-#define GROUPED_STREAMS 4 /* of TransformerEngine's grouped products, each with a workspace */
+#define GROUPED_STREAMS 4 /* for TransformerEngine's grouped products, each with a workspace */
 
 /* Tokens that this rank sends, once for each expert that they chose. */
 static uint64_t sent_tokens(const rvli_rank *r)
@@ -25,7 +25,7 @@ static uint64_t sent_bytes(const rvli_rank *r)
     return RVLI_HALF * sent_tokens(r) * r->model->dim[RVLI_DIM_HIDDEN];
 }
 
-/* What has one element for each intermediate value of a lot. */
+/* Bytes of one element for each intermediate value of a lot. */
 static uint64_t inner_bytes(const rvli_rank *r)
 {
     return RVLI_HALF * sent_tokens(r) / r->lots * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
@@ -36,7 +36,7 @@ static bool sorts(const rvli_rank *r)
     return r->experts > 1;
 }
 
-/* The same tokens in another order. */
+/* Puts tokens into another order. */
 static void move(rvli_rank *r, rvli_block *tokens)
 {
     rvli_block moved = rvli_rank_take(r, sent_bytes(r));
@@ -44,7 +44,7 @@ static void move(rvli_rank *r, rvli_block *tokens)
     *tokens = moved;
 }
 
-/* Probabilities of all experts in bf16; which were chosen, and with what weight. */
+/* Probabilities of all experts in bf16; indices and weights of the chosen ones. */
 static void route(rvli_rank *r, rvli_routed *routed, bool kept)
 {
     uint64_t tokens = sent_tokens(r) / r->model->experts_per_token;
@@ -74,7 +74,8 @@ static rvli_block run_experts(rvli_rank *r, rvli_routed *routed, bool kept)
         routed->fc1[i] = rvli_rank_take(r, 2 * inner_bytes(r));
         make_grouped_workspaces(r);
         routed->activated[i] = rvli_rank_take(r, inner_bytes(r));
-        if (!kept && !rvli_rank_groups(r)) /* these modules hold it until both products are over */
+        if (!kept &&
+            !rvli_rank_groups(r)) /* these modules hold it until both products have ended */
             rvli_rank_drop(r, &routed->fc1[i]);
         r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->lots);
         if (!kept) {
@@ -97,7 +98,7 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     rvli_routed *routed = &layer->routed;
     rvli_block sent, received = NULL;
-    rvli_rank_workspace(r, false); /* of the router's product, where no layer had one */
+    rvli_rank_workspace(r, false); /* for the router's product, if no layer had one before */
     route(r, routed, kept);
     rvli_rank_drop(r, &r->graph->gradient);
     rvli_rank_drop(r, &r->graph->input);
@@ -119,9 +120,9 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     return summed;
 }
 
-/* The older class makes views of its weights ahead of both products, so that their gradients wait
- * until the second backward pass is over. Its activation is compiled with its backward pass, which
- * lets go of what it was of first. */
+/* The older class makes views of its weights before both products, so their gradients wait until
+ * the second backward pass has ended. Its activation is compiled with its backward pass, which
+ * frees the input of the activation first. */
 static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_block *gradient)
 {
     bool legacy = rvli_rank_groups_by_legacy(r);
@@ -179,7 +180,7 @@ rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
         move(r, &gradient);
     move(r, &gradient);
     rvli_block of_input = rvli_rank_take(r, r->part_bytes);
-    if (!rvli_rank_recomputes(r)) /* which adds up in place */
+    if (!rvli_rank_recomputes(r)) /* which adds in place */
         copy_sum(r, &of_input);
     rvli_rank_drop(r, &gradient);
     rvli_rank_drop(r, &layer->routed.scores);

@@ -3,17 +3,18 @@
  * The optimizer, or a part of it, on the host: --optimizer-cpu-offload with
  * --optimizer-offload-fraction (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py).
  *
- * Parameters go to the host, matrices before vectors, until they are the fraction. It goes together
- * with the precision-aware optimizer, which has no main weights beside those of this optimizer. The
- * class is built twice: over whole parameters, before a rank knows its shares, and over these. The
- * first is in a cycle of references. Here it goes before the first step, as Megatron-LM collects
- * garbage there with --manual-gc; without it goes when Python's collector takes it.
+ * Parameters go to the host, matrices before vectors, until they are the given fraction. It comes
+ * with the precision-aware optimizer, which has no main weights besides those of this optimizer.
+ * The class is built twice: over whole parameters, before a rank knows its shares, and then over
+ * the shares. The first is in a cycle of references. Here it is freed before the first step, since
+ * Megatron-LM collects garbage there with --manual-gc. Without that option it is freed when
+ * Python's collector finds it.
  */
 #include "predict/llm/step/megatron/rank.h"
 
 #define PPM 1000000
 
-/* ---- Which are on the host ---- */
+/* ---- Choosing what is on the host ---- */
 
 typedef uint64_t (*size_fn)(const rvli_rank_parameter *parameter);
 
@@ -53,7 +54,7 @@ static bool is_of(const rvli_rank_parameter *parameter, bool is_expert, bool is_
     return parameter->is_expert == is_expert && parameter->is_vector == is_vector;
 }
 
-/* By shares, in the order of the buffers. */
+/* Chooses by shares, in the order of the buffers. */
 static void choose_shares(rvli_rank *r, bool is_expert)
 {
     chooser c = begin(r, is_expert, share);
@@ -79,7 +80,7 @@ void rvli_rank_choose_hosted(rvli_rank *r)
 
 /* ---- Loading ---- */
 
-/* A copy in bf16 passes. */
+/* There is a copy in bf16 for a moment. */
 static rvli_block copied(rvli_rank *r, const rvli_rank_parameter *parameter, uint64_t elements)
 {
     rvli_block half = rvli_take(&r->tape, RVL_MODEL_MASTER_WEIGHTS, RVLI_HALF * elements);
@@ -90,7 +91,7 @@ static rvli_block copied(rvli_rank *r, const rvli_rank_parameter *parameter, uin
     return full;
 }
 
-/* By whole parameters, in the order of the model. */
+/* Chooses by whole parameters, in the order of the model. */
 static void load_whole(rvli_rank *r, bool is_expert)
 {
     chooser c = begin(r, is_expert, whole);
@@ -123,7 +124,7 @@ void rvli_rank_load_hybrid(rvli_rank *r)
 
 /* ---- A step ---- */
 
-/* In fp32: of what stays here for good, of what goes to the host until it is there. */
+/* In fp32. A gradient for the device stays. One for the host is freed when it has arrived there. */
 static void convert_gradient(rvli_rank *r, rvli_rank_parameter *parameter)
 {
     rvli_block full =
@@ -140,7 +141,7 @@ static void make_states(rvli_rank *r, rvli_rank_parameter *parameter)
         rvli_rank_make_states(r, parameter);
 }
 
-/* New weights come in fp32, and are turned into bf16 here. */
+/* New weights arrive in fp32, and are converted to bf16 here. */
 static void copy_back(rvli_rank *r, rvli_rank_parameter *parameter)
 {
     if (!parameter->is_hosted)
@@ -160,7 +161,7 @@ void rvli_rank_update_hybrid(rvli_rank *r)
     }
 }
 
-/* Weights and two moments; gradients are pinned. */
+/* Weights, two moments, and pinned gradients. */
 uint64_t rvli_rank_host_bytes(const rvli_rank *r)
 {
     uint64_t bytes = 0;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Interleaved 1F1B (megatron/core/pipeline_parallel/schedules.py,
- * forward_backward_pipelining_with_interleaving, without overlap): a stage has several parts of the
+ * forward_backward_pipelining_with_interleaving, without overlap). A stage has several parts of the
  * model, and P micro-batches at a time go through each part in turn, P: stages. A pass is one
- * micro-batch through one part; backward passes take the parts the other way round.
+ * micro-batch through one part. Backward passes take the parts in reverse order.
  *
- * What a pass receives waits in a queue of its part. What it sends goes behind the exchange that
- * follows it. The last gradient that came stays until the next exchange, even if it was used.
+ * What a pass receives waits in the queue of its part. What it sends is freed after the exchange
+ * that follows. The last gradient that arrived stays until the next exchange, even if it was used.
  */
 #include <stdlib.h>
 
 #include "predict/llm/step/megatron/rank.h"
 
-/* Blocks that wait, the first to come first. */
+/* Waiting blocks, first in, first out. */
 typedef struct queue {
     rvli_block *blocks;
     uint32_t first;
@@ -22,13 +22,13 @@ typedef struct queue {
 typedef struct schedule {
     rvli_rank *r;
     uint32_t pp;
-    uint32_t count;     /* passes of a step, forward */
+    uint32_t count;     /* forward passes of a step */
     queue *inputs;      /* received, by part */
-    queue *gradients;   /* likewise */
-    rvli_block last;    /* gradient that the last exchange brought */
-    uint32_t *flights;  /* in flight, by part and micro-batch; + 1 */
-    rvli_block *blocks; /* room for the queues */
-    bool *taken;        /* flights */
+    queue *gradients;   /* received, by part */
+    rvli_block last;    /* the gradient of the last exchange */
+    uint32_t *flights;  /* index of the flight + 1, by part and micro-batch */
+    rvli_block *blocks; /* storage for the queues */
+    bool *taken;        /* by flight */
 } schedule;
 
 static void push(const schedule *s, queue *to, rvli_block block)
@@ -60,8 +60,8 @@ static uint32_t batch_of(const schedule *s, uint32_t pass)
 }
 
 /*
- * The part for which a stage receives behind a pass; -1: nothing comes. What the ends of the
- * pipeline receive comes round from its other end, and was made P - 1 passes ago.
+ * The part for which a stage receives after a pass; -1: nothing arrives. An end of the pipeline
+ * receives from the other end. What it receives was made P - 1 passes ago.
  */
 static int receives_for(const schedule *s, uint32_t pass, bool forward)
 {
@@ -102,7 +102,7 @@ static rvli_in_flight *end_flight(const schedule *s, uint32_t part, uint32_t bat
     return &s->r->flights[number];
 }
 
-/* Answers what is sent; NULL: the last part of all gives a loss. */
+/* Returns the output to send. NULL: the last part of all makes a loss. */
 static rvli_block pass_forward(const schedule *s, uint32_t pass)
 {
     rvli_rank *r = s->r;
@@ -120,7 +120,7 @@ static rvli_block pass_forward(const schedule *s, uint32_t pass)
     return output;
 }
 
-/* The gradient that it sends is r->sent_gradient. */
+/* The gradient to send is r->sent_gradient. */
 static void pass_backward(const schedule *s, uint32_t pass)
 {
     rvli_rank *r = s->r;

@@ -3,7 +3,7 @@
  * A layer: norm, attention, residual; norm, MLP or experts, residual
  * (megatron/core/transformer/transformer_layer.py, mlp.py, megatron/core/fusions).
  *
- * Recomputed in full, the forward pass keeps the input of each layer alone.
+ * With full recomputation the forward pass keeps only the input of each layer.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -20,7 +20,7 @@ static rvli_entry entry_of_mlp(const rvli_rank *r, rvli_rank_layer *layer)
                         .scale = &layer->mlp_scale};
 }
 
-/* Gate and up are one matrix, and their activation and product one kernel. */
+/* Gate and up are one matrix. Their activation and product are one kernel. */
 static rvli_block dense(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     rvli_entry entry = entry_of_mlp(r, layer);
@@ -64,7 +64,7 @@ static bool is_sparse(const rvli_rank *r, uint32_t number)
     return rvli_layer_is(r->model, r->first_layer + number, RVLI_LAYER_SPARSE);
 }
 
-/* Answers what the layer gives. */
+/* Returns the layer's output. */
 static rvli_block run(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool kept)
 {
     r->graph = &r->graphs[(size_t)r->part * r->layer_count + number];
@@ -89,7 +89,8 @@ void rvli_rank_layer_forward(rvli_rank *r, rvli_rank_layer *layer, uint32_t numb
     r->hidden = run(r, layer, number, !rvli_rank_recomputes(r));
 }
 
-/* Computed again by TransformerEngine's checkpoint, which holds the gradient that it was given. */
+/* TransformerEngine's checkpoint, which computes layers again, holds the gradient that it was
+ * given. */
 static rvli_block hold_flow(rvli_rank *r)
 {
     bool held = rvli_rank_recomputes(r) && !rvli_rank_is_local(r) && !r->flow_is_lent;
@@ -97,7 +98,7 @@ static rvli_block hold_flow(rvli_rank *r)
     return held ? r->flow : NULL;
 }
 
-/* lent: what it was of is the schedule's, and so is the gradient of that. */
+/* lent: the layer's input, and so its gradient, belongs to the schedule. */
 static void let_input_go(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent)
 {
     if (lent)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrices that tensor parallelism splits by columns or rows, and what stands between them
+ * Matrices that tensor parallelism splits by columns or rows, and the operations between them
  * (megatron/core/tensor_parallel/layers.py and mappings.py).
  *
- * With sequence parallelism each rank keeps a part of the sequence between matrices. The whole is
- * gathered into one buffer for all layers on the way in, and summed and split again on the way out.
+ * With sequence parallelism each rank keeps a part of the sequence between matrices. The whole
+ * sequence is gathered into one buffer for all layers before a matrix by columns. After a matrix by
+ * rows the output is summed and split again.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -52,8 +53,8 @@ rvli_block rvli_rank_rows_backward(rvli_rank *r, uint64_t input_bytes, uint64_t 
 }
 
 /*
- * Blocks of threads for each multiprocessor that TransformerEngine's kernel runs, by the width of
- * the norm. Read from memory histories; other widths: as most of these.
+ * Blocks of threads for each multiprocessor in TransformerEngine's kernel, by the width of the
+ * norm. Read from memory histories. Other widths: the most frequent number.
  */
 static uint64_t norm_blocks(uint64_t width)
 {

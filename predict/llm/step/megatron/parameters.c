@@ -2,9 +2,9 @@
 /*
  * The parameters of a rank, in the order of megatron-core's modules.
  *
- * Buffers of a part have them in the reverse order, each from a multiple of 64 elements on, and are
- * divided evenly among data-parallel ranks whatever lies where (megatron/core/distributed/
- * param_and_grad_buffer.py). The first of these ranks is meant here.
+ * The buffers of a part have them in reverse order, each aligned to 64 elements. A buffer is
+ * divided evenly among data-parallel ranks, wherever its parameters are (megatron/core/distributed/
+ * param_and_grad_buffer.py). Shares here are those of the first rank.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 #define START_ELEMENTS 64
 #define END_ELEMENTS 128
-#define PADDING 128 /* of the vocabulary, for each rank */
+#define PADDING 128 /* of the vocabulary, for each tensor-parallel rank */
 
 uint64_t rvli_rank_vocabulary(uint64_t vocabulary, uint32_t tp)
 {
@@ -45,7 +45,7 @@ static void add_vector(rvli_rank *r, uint64_t elements)
         r->parameters[count].is_vector = true;
 }
 
-/* elements: of one matrix of one expert. The older class has all experts in two parameters. */
+/* elements: of one matrix of one expert. In the older class all experts are two parameters. */
 static void add_experts(rvli_rank *r, uint64_t elements)
 {
     if (rvli_rank_groups_by_legacy(r)) {
@@ -84,14 +84,14 @@ static void add_layer(rvli_rank *r, uint32_t number)
     add_experts(r, expert);
 }
 
-/* What of [start, end) lies in the first share. */
+/* How much of [start, end) is in the first share. */
 static uint64_t overlap(uint64_t start, uint64_t end, uint64_t share)
 {
     uint64_t last = end < share ? end : share;
     return last > start ? last - start : 0;
 }
 
-/* Elements of a buffer, padded. */
+/* Lays out a buffer. Returns its elements, padded. */
 static uint64_t lay(rvli_rank *r, uint32_t part, bool is_expert, uint64_t share)
 {
     uint64_t at = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention of a rank that has a part of each sequence: pairs of keys and values go from rank to
- * rank, and each that arrives gives a part of the answer (TransformerEngine's
- * AttnFuncWithCPAndKVP2P, 2.20, with cuDNN and a causal mask).
+ * Attention of a rank with a part of each sequence. Pairs of keys and values go from rank to rank,
+ * and each that arrives gives a part of the result (TransformerEngine's AttnFuncWithCPAndKVP2P,
+ * 2.20, with cuDNN and a causal mask).
  *
- * The first rank is shown. Its own pair comes first; of what arrives then, only the second half of
- * its queries sees anything. Steps alternate between two streams, and the last two answers stay.
+ * The first rank is shown. Its own pair comes first. Of the pairs that arrive later, only the
+ * second half of its queries sees any. Steps alternate between two streams, and the last two
+ * results stay.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -14,7 +15,7 @@
 
 typedef struct ring {
     rvli_block
-        pairs[2 * SLOTS]; /* of the last steps: the oldest is dropped when one is asked for */
+        pairs[2 * SLOTS]; /* of the last steps; the oldest is dropped when another is requested */
     rvli_block outputs[SLOTS];
     rvli_block sums[SLOTS];
     rvli_block old_sums;
@@ -36,7 +37,7 @@ static void replace(rvli_rank *r, rvli_block *block, rvli_block by)
     *block = by;
 }
 
-/* The pair of the next step is asked for; then the one before the last is no longer held. */
+/* Requests the pair of the next step. Then drops the one before the last. */
 static void fetch(rvli_rank *r, ring *it, uint64_t step)
 {
     if (step + 1 < r->options->cp)
@@ -54,7 +55,8 @@ static void answer(rvli_rank *r, ring *it, uint64_t step)
     replace(r, &it->sums[step % SLOTS], sums);
 }
 
-/* Adds a step's answer to that of the steps before it, half of the queries in fp32 for a moment. */
+/* Adds a step's result to that of the steps before, with half of the queries in fp32 for a
+ * moment. */
 static void join(rvli_rank *r, ring *it, uint64_t step)
 {
     uint64_t half = rvli_rank_q_bytes(r) / 2;
@@ -69,7 +71,7 @@ void rvli_rank_ring(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     uint64_t ranks = r->options->cp;
     ring it = {0};
-    rvli_block values = rvli_rank_take(r, rvli_rank_kv_bytes(r)); /* laid out by themselves */
+    rvli_block values = rvli_rank_take(r, rvli_rank_kv_bytes(r)); /* stored separately */
     it.pairs[0] = rvli_rank_take(r, 2 * rvli_rank_kv_bytes(r));
     for (uint64_t step = 0; step < ranks; step++) {
         fetch(r, &it, step);
@@ -98,7 +100,8 @@ void rvli_rank_ring(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     rvli_rank_drop(r, &layer->sums);
 }
 
-/* Gradients of one step: cuDNN's workspace has those of q in fp32, and of k and v for each head. */
+/* Gradients of one step. cuDNN's workspace has those of q in fp32, and those of k and v for each
+ * head. */
 static void answer_backward(rvli_rank *r, uint64_t part)
 {
     uint64_t q_bytes = rvli_rank_q_bytes(r);
@@ -118,7 +121,7 @@ rvli_block rvli_rank_ring_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_bl
 {
     rvli_block half_sums = rvli_rank_take(r, rvli_rank_sums_bytes(r) / 2);
     *of_q = rvli_rank_take(r, rvli_rank_q_bytes(r));
-    /* A pair and its gradients; and those that arrive. */
+    /* A pair and its gradients, and below those that arrive. */
     rvli_block of_pair = rvli_rank_take(r, 4 * rvli_rank_kv_bytes(r));
     rvli_block arriving = rvli_rank_take(r, 4 * rvli_rank_kv_bytes(r));
     for (uint64_t step = 1; step < r->options->cp; step++)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One forward and one backward pass in turn (1F1B, megatron/core/pipeline_parallel/schedules.py):
- * stage p of P runs P - p - 1 micro-batches ahead, and so has P - p of them in flight.
+ * 1F1B: forward and backward passes alternate (megatron/core/pipeline_parallel/schedules.py). Stage
+ * p of P runs P - p - 1 micro-batches ahead, and so has P - p in flight.
  *
- * What a stage sends to the next is freed behind it. What it received stays until the next is
- * there, with TransformerEngine's layers until the next forward pass is over: what the backward
- * pass began at has their graph. The model holds the last input that it was given
- * (set_input_tensor), and that its gradient, until the next step.
+ * What a stage sends to the next is freed after it has been sent. What it received stays until the
+ * next arrives. With TransformerEngine's layers it stays until the next forward pass has ended,
+ * since their graph is still held. The model holds its last input (set_input_tensor), and the input
+ * its gradient, until the next step.
  */
 #include <stdlib.h>
 
 #include "predict/llm/step/megatron/rank.h"
 
 #define STEPS_MAX 5
-#define LOTS_MAX 16 /* of experts: a program for each of them would take long */
+#define LOTS_MAX 16 /* of experts: a program for each expert would take long */
 
 /* ---- Passes of one micro-batch ---- */
 
@@ -54,7 +54,7 @@ static void give(rvli_rank *r, const rvli_in_flight *flight)
     *given = (rvli_given){.flight = flight};
 }
 
-/* Behind the backward pass: the part may hold the input, and so its gradient. */
+/* After the backward pass. The part may hold the input, and so the input's gradient. */
 static void use_input(rvli_rank *r, rvli_in_flight *flight)
 {
     rvli_given *given = &r->given[r->part];
@@ -113,7 +113,7 @@ static void backward(rvli_rank *r, uint32_t number)
     rvli_rank_backward(r, flight_of(r, number));
 }
 
-/* ---- What stages send to each other ---- */
+/* ---- Exchanges between stages ---- */
 
 static void receive_input(rvli_rank *r, uint32_t number)
 {
@@ -130,7 +130,7 @@ static void receive_gradient(rvli_rank *r)
     r->received_gradient = gradient;
 }
 
-/* The last stage has kept nothing of it. */
+/* The last stage has nothing to free. */
 static void sent(rvli_rank *r)
 {
     if (!r->has_head)
@@ -175,9 +175,9 @@ static void run_schedule(rvli_rank *r)
     rvli_rank_send(r, NULL);
 }
 
-/* ---- All of a training ---- */
+/* ---- A training ---- */
 
-/* The most that divide the experts evenly. */
+/* The largest number of lots, up to LOTS_MAX, that divides the experts evenly. */
 static uint64_t lots_of(uint64_t experts)
 {
     uint64_t lots = experts < LOTS_MAX ? experts : LOTS_MAX;
@@ -215,7 +215,7 @@ static void measure(rvli_rank *r)
     r->lots = rvli_rank_groups(r) && r->experts > 0 ? 1 : lots_of(r->experts);
 }
 
-/* Each layer of each flight has its part of what is made for experts. */
+/* Gives each layer of each flight its part of the experts' blocks. */
 static void deal_experts(rvli_rank *r, size_t layers)
 {
     for (size_t i = 0; i < layers; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lives from step to step: of each part of the model one buffer of bf16 weights and one of
- * gradients, and of this rank's share the main weights in fp32 and Adam's moments
+ * State that lives from step to step. Each part of the model has one buffer of bf16 weights and one
+ * of gradients. This rank's share has main weights in fp32 and Adam's moments
  * (megatron/core/optimizer/distrib_optimizer.py).
  *
- * The module's own weights are made first, and go when they have been copied into the buffer.
+ * The module's own weights are made first, and freed when they have been copied into the buffer.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -13,7 +13,7 @@ static uint64_t gradient_bytes(const rvli_rank *r)
     return r->options->flags & RVL_MODEL_BF16_GRADIENTS ? RVLI_HALF : RVLI_FULL;
 }
 
-/* In the order of a part's buffer. */
+/* Visits parameters in the order of a part's buffer. */
 static void for_each_of(rvli_rank *r, uint32_t part, bool is_expert, rvli_rank_act act)
 {
     for (uint32_t i = r->parameter_count; i > 0; i--) {
@@ -44,7 +44,7 @@ uint64_t rvli_rank_elements(const rvli_rank *r, uint32_t part, bool is_expert)
     return elements;
 }
 
-/* They stay as long as the tape. */
+/* Permanent. */
 static void make_buffers(rvli_rank *r, uint32_t part, bool is_expert)
 {
     uint64_t elements = rvli_rank_elements(r, part, is_expert);
@@ -53,7 +53,7 @@ static void make_buffers(rvli_rank *r, uint32_t part, bool is_expert)
     for_each_of(r, part, is_expert, drop_first);
 }
 
-/* A copy in bf16 passes. */
+/* There is a copy in bf16 for a moment. */
 static void make_main(rvli_rank *r, rvli_rank_parameter *parameter)
 {
     uint64_t elements = parameter->share_elements;
@@ -62,7 +62,7 @@ static void make_main(rvli_rank *r, rvli_rank_parameter *parameter)
     rvli_rank_drop(r, &half);
 }
 
-/* One, for the first of its modules. */
+/* One workspace, made for the first of its modules. */
 static void make_engine_workspace(rvli_rank *r)
 {
     if (!rvli_rank_is_local(r))
@@ -97,7 +97,8 @@ void rvli_rank_zero_gradients(rvli_rank *r)
 
 /* ---- The optimizer ---- */
 
-/* Of a bf16 gradient the optimizer makes a copy in fp32, which stays until the next step begins. */
+/* For a bf16 gradient the optimizer makes a copy in fp32, which stays until the next step
+ * begins. */
 static void copy_gradient(rvli_rank *r, rvli_rank_parameter *parameter)
 {
     if (gradient_bytes(r) == RVLI_HALF)
@@ -124,8 +125,8 @@ static void drop_roots(rvli_rank *r)
         rvli_rank_drop(r, &r->parameters[i].root);
 }
 
-/* Experts have an optimizer of their own. PyTorch's foreach AdamW, which Megatron takes without
- * TransformerEngine and Apex, has the roots of all its second moments at once. */
+/* Experts have a separate optimizer. PyTorch's foreach AdamW, which Megatron uses without
+ * TransformerEngine and Apex, holds the roots of all its second moments at once. */
 void rvli_rank_update(rvli_rank *r)
 {
     if (rvli_rank_offloads(r)) {
