@@ -31,7 +31,7 @@ enum {
     UPDATES = 1 << 1,
     ENGINE = 1 << 2,
     NO_SERVE = 1 << 3,
-    TRAINER = 1 << 4, /* as TRAINED, but a step does not refuse it */
+    TRAINER = 1 << 4, /* like TRAINED, but a step does not refuse it */
     TRAINED = 1 << 5,
     FSDP_MEGATRON = 1 << 6,
     MEGATRON = 1 << 7,

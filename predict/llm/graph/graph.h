@@ -342,7 +342,7 @@ struct rvli_graph {
     rvli_frame *frame; /* of the layer running forward; NULL: nodes keep values themselves */
     rvli_frame *again; /* of the layer that is computed again; NULL: none */
     bool stopped;      /* everything kept has been computed again, or memory has run out */
-    bool offloads;     /* what nodes keep goes to the host */
+    bool offloads;     /* values that nodes keep are sent to the host */
     uint32_t layer;    /* next one in the forward pass */
     uint32_t unit;     /* owner of the parameters; model->layers: the root */
     bool left;         /* backward: the unit has all its gradients */

@@ -138,7 +138,7 @@ typedef struct rvli_unit {
     rvli_block reduced;        /* the share of its reduced gradients */
 } rvli_unit;
 
-/* What attention by plain operations, or over parts of each sequence, keeps. */
+/* Tensors kept by attention that is plain operations, or that is over parts of each sequence. */
 typedef struct rvli_attended {
     rvli_block output;
     rvli_block sums;    /* logarithms of the sums of each row's exponentials */
