@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file of history with the largest peak is replayed once as it is, once for each setting, and
- * once for each line with calls that hold activations at that peak, for as many as are worth it.
+ * Takes the history file with the largest peak and replays it unchanged, then once for each setting
+ * of the allocator, and once for each of the first CALLS_MOST lines that hold activations at that
+ * peak through their calls.
  */
 #include "advice.h"
 
@@ -16,12 +17,12 @@
 #include "holders.h"
 #include "reveille/snapshot.h"
 
-#define VARIABLE "PYTORCH_CUDA_ALLOC_CONF=" /* as you would paste it */
-#define NO_STAGES "\n" /* begins no name of an annotation: the recording is one stage */
-#define CALLS_MOST 32u /* lines that are tried */
-#define SHOWN_MOST 5u  /* lines that are told of: their savings do not add up */
+#define VARIABLE "PYTORCH_CUDA_ALLOC_CONF=" /* ready to paste into a shell */
+#define NO_STAGES "\n" /* no annotation starts with this, so the recording is one stage */
+#define CALLS_MOST 32u /* lines to try */
+#define SHOWN_MOST 5u  /* changes to print: their savings do not add up */
 
-/* Settings that are tried, each alone. docs/run.md has why these. */
+/* The settings to try, one at a time. docs/run.md gives the reasons for the choice. */
 static const char *const settings[] = {"expandable_segments=True", "roundup_power2_divisions=8",
                                        "max_split_size_mb=128", "max_split_size_mb=512"};
 
@@ -33,7 +34,7 @@ typedef struct attempt {
     uint64_t flags;
 } attempt;
 
-/* One replay. false: it could not be done; *ok_out is false where memory is out. */
+/* Replays once. false: the replay failed; *ok_out is then false if host memory ran out. */
 static bool replay(const attempt *with, const char *setting, const char *recompute,
                    rvl_snapshot **snapshot_out, bool *ok_out)
 {
@@ -129,7 +130,7 @@ static bool try_change(advice *to, const attempt *with, const char *setting, con
     rvl_snapshot_close(snapshot);
     if (setting != NULL || reserved < to->reserved_bytes)
         return keep(to, text, reserved, facts.oom_count == 0);
-    free(text); /* most lines are of no use */
+    free(text); /* most lines save nothing */
     return true;
 }
 
@@ -171,7 +172,7 @@ static int by_saving(const void *a, const void *b)
     return strcmp(left->text, right->text);
 }
 
-/* ---- All of it ---- */
+/* ---- Search ---- */
 
 static bool find_changes(advice *to, const choice *best, bool refused)
 {
@@ -250,7 +251,7 @@ static bool print_saving(const advice *of)
     return ok;
 }
 
-/* Settings alone: lines that are of no use are not kept. */
+/* Prints settings only: useless lines are not kept. */
 static void print_useless(const advice *of)
 {
     unsigned shown = 0;

@@ -27,7 +27,10 @@ static size_t length_of_number(const char *text)
     return text[0] == '#' ? 1 + strspn(text + 1, "0123456789") : 0;
 }
 
-/* Of a process, or of what is outside, except for the numbers in it: "python3[rank 0]#2". */
+/*
+ * Compares two names, of processes or tags, and ignores bracketed text and numbers behind '#':
+ * "python3[rank 0]#2" equals "python3[rank 1]#4".
+ */
 static bool have_same_role(const char *a, const char *b)
 {
     if (a == NULL || b == NULL)
@@ -40,8 +43,10 @@ static bool have_same_role(const char *a, const char *b)
     }
 }
 
-/* Whether one row could stand for both: their peaks differ by at most a quarter, and the same holds
- * most of them. */
+/*
+ * Whether one row can stand for both: they have the same mark, the smaller peak is at least three
+ * quarters of the larger, and their largest holders have the same role.
+ */
 static bool are_rows_alike(const rvl_replay *replay, const peak *a, const peak *b)
 {
     uint64_t most = a->stats.peak_bytes, least = b->stats.peak_bytes;

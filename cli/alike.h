@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which devices of a replay can share a table: those of ranks that do the same. A row of the table
- * stands for the row of each of them, and the largest is shown.
+ * Finds devices of a replay that can share a table because their ranks do the same work. A row of
+ * the shared table stands for that row of each device, and shows the largest.
  */
 #ifndef RVL_CLI_ALIKE_H
 #define RVL_CLI_ALIKE_H
@@ -18,18 +18,22 @@ typedef struct device_rows {
 
 typedef struct alike_group {
     const rvl_replay *replay;
-    device_rows *members[RVL_MAX_DEVICES]; /* by number */
+    device_rows *members[RVL_MAX_DEVICES]; /* in ascending order */
     size_t count;
 } alike_group;
 
-/* Deals the rows out to their devices. false: no device of that index. */
+/* Fills all[0..count) with each device's facts and its part of rows, which are sorted by device.
+ * false: the replay has fewer than count devices. */
 bool alike_read(const rvl_replay *replay, const peak *rows, size_t row_count, device_rows *all,
                 size_t count);
 
-/* A device and those after it that can share its table, which are shown then; alone: none does. */
+/*
+ * Gathers device `first` and the later devices that can share its table, and marks them as shown.
+ * alone: gathers only `first`. The caller sets found->replay.
+ */
 void alike_gather(device_rows *all, size_t count, size_t first, bool alone, alike_group *found);
 
-/* Of a row the one with the largest peak, and the device with the largest of all. */
+/* Return the member's row with the largest peak, and the device with the largest peak. */
 const peak *alike_largest(const alike_group *of, size_t row);
 const device_rows *alike_fullest(const alike_group *of);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille sleep and reveille wake: another process off its devices, and back.
+ * reveille sleep and reveille wake: move another process off its devices, and back.
  */
 #include <errno.h>
 #include <limits.h>

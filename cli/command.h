@@ -16,7 +16,7 @@
 #define EXIT_INTERNAL 1
 #define EXIT_BAD_INPUT 2
 #define EXIT_DOES_NOT_FIT 3
-#define EXIT_INTERRUPTED 130 /* as shells have it of SIGINT */
+#define EXIT_INTERRUPTED 130 /* as shells report SIGINT */
 
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
@@ -38,40 +38,40 @@ int command_compare(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_manual(int argc, char **argv);
 
-/* Their tables. */
+/* Their option tables. */
 extern const struct command_spec replay_spec, record_spec, run_spec, fit_spec, report_spec,
     devices_spec, calibrate_spec, store_spec, sleep_spec, wake_spec, model_spec, snapshot_spec,
     weights_spec, plan_spec, check_spec, compare_spec, completion_spec, manual_spec;
 
 /*
- * "reveille: MESSAGE" on stderr, made harmless (base/shown.h). With EXIT_INTERNAL a line follows
- * that says which version on which system failed. Returns status.
+ * Prints "reveille: MESSAGE" on stderr, with unsafe characters escaped (base/shown.h). For
+ * EXIT_INTERNAL, a second line names the version and the system. Returns status.
  */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * The same for an output that cannot be written. It ends with the remedy: nothing is to be
- * reported, so no version follows. Returns EXIT_INTERNAL.
+ * Complains about an output that cannot be written. Your message ends with the remedy. This is not
+ * a bug to report, so no version follows. Returns EXIT_INTERNAL.
  */
 int complain_of_file(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * From here on complaints go into a text instead, one behind the other, for a caller that shows
- * them in another way. What does not fit is cut. NULL: to stderr again.
+ * Appends later complaints to text instead, for a caller that shows them in another way. Cuts at
+ * size. NULL: print to stderr again.
  */
 void complain_into(char *text, size_t size);
 
-/* Says why a replay was refused, and where. Returns the exit status. */
+/* Prints why a replay was refused, and where. Returns the exit status. */
 int explain_replay(rvl_status status);
 
 #define EXPLANATION_BYTES 8192
 
-/* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
+/* Stores that as text: "FILE:LINE:COLUMN: why", cut at size. Returns the exit status. */
 int describe_replay(rvl_status status, char *text, size_t size);
 
 /* ---- kinds.c ---- */
 
-/* Of a file that cannot be read: the command that may read it, as a line on stderr. */
+/* For a file of the wrong kind: names the command that may read it, as a line on stderr. */
 void kinds_hint(const char *path);
 
 /* ---- terminal.c ---- */
@@ -90,34 +90,34 @@ unsigned table_columns(void);
 
 /* ---- text.c ---- */
 
-/* "94.2 GiB"; whole bytes below 1 KiB, KiB and MiB below their next unit. */
+/* Formats a size as "94.2 GiB". Below 1 KiB in whole bytes. Returns text. */
 #define SIZE_TEXT_BYTES 32
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
-/* "once", or "2 times". Returns text. */
+/* Formats "once" or "2 times". Returns text. */
 #define TIMES_TEXT_BYTES 32
 const char *format_times(uint64_t count, char text[TIMES_TEXT_BYTES]);
 
-/* "1 stage", or "2 stages". Returns text. */
+/* Formats "1 stage" or "2 stages". Returns text. */
 #define COUNT_TEXT_BYTES 64
 const char *format_count(uint64_t count, const char *one, const char *many,
                          char text[COUNT_TEXT_BYTES]);
 
-/* "+1.25 %", "-0.31 %"; "0.00 %" where two digits show no difference. */
+/* Formats "+1.25 %" or "-0.31 %"; "0.00 %" if two decimals show no difference. Returns text. */
 #define CHANGE_TEXT_BYTES 32
 const char *format_change(double percent, char text[CHANGE_TEXT_BYTES]);
 
 /*
- * Text from outside as it may be shown (base/shown.h); printable(): in a line of text. The caller
- * frees it. NULL: no memory.
+ * Return a copy of outside text that is safe to show (base/shown.h); printable(): in a line of
+ * text. The caller frees it. NULL: no memory.
  */
 char *shown(rvli_shown_as as, const char *text);
 char *printable(const char *name);
 
-/* The same into a stream. false: no memory. */
+/* Writes such text to a stream. false: no memory. */
 bool write_shown(FILE *out, rvli_shown_as as, const char *text);
 
-/* printf() of text that is made harmless, except for a line break that ends the format. */
+/* printf() that escapes unsafe characters. Keeps a line break at the end of the format. */
 bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- table.c ---- */

@@ -15,7 +15,7 @@ extern const subcommand commands[]; /* ends with a spec of NULL */
 /* The command itself, as a table: `reveille [OPTION] COMMAND`. */
 extern const command_spec reveille_spec;
 
-/* The one of that name; NULL, having complained with what may have been meant. */
+/* Returns the subcommand of that name. NULL: none; has complained and suggested a similar name. */
 const subcommand *commands_find(const char *name);
 
 #endif

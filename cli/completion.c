@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille completion: what a shell completes, made from the tables of the commands. */
+/* reveille completion: shell completions, generated from the tables of the commands. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ const command_spec completion_spec = {
     .see_also = "reveille(1), bash(1), zsh(1), fish(1)",
 };
 
-/* ---- Words, as all shells have them ---- */
+/* ---- Words, for all shells ---- */
 
 static void put_spaced(const char *word)
 {
@@ -55,7 +55,7 @@ static bool has_words(const option_spec *option)
            (option->value != NULL && options_word_at(option->value, 0, word));
 }
 
-/* The values that an option may have, each after a space. */
+/* Prints the known values of an option, each after a space. */
 static void put_values(const option_spec *option)
 {
     char word[OPTION_WORDS_BYTES];
@@ -64,7 +64,7 @@ static void put_values(const option_spec *option)
         return;
     }
     for (size_t i = 0; options_word_at(option->value, i, word); i++) {
-        word[strcspn(word, ":")] = '\0'; /* fsdp:N begins with fsdp */
+        word[strcspn(word, ":")] = '\0'; /* complete fsdp:N as fsdp */
         put_spaced(word);
     }
 }
@@ -74,7 +74,7 @@ static bool names_file(const option_spec *option)
     return option->kind == OPTION_FILE || option->kind == OPTION_DOCUMENT;
 }
 
-/* What the other words of a command may be, if not files. */
+/* Prints the operands of a command. false: they are files, or the command takes none. */
 static bool put_operands(const command_spec *spec)
 {
     if (spec == &completion_spec)
@@ -212,7 +212,7 @@ static void print_bash(void)
 
 /* ---- zsh ---- */
 
-/* Within single quotes; brackets and colons mean something to _arguments. */
+/* Prints text inside single quotes. escaped: characters with a meaning to _arguments. */
 static void put_zsh(const char *text, const char *escaped)
 {
     for (; *text != '\0'; text++) {
@@ -231,7 +231,7 @@ static void print_zsh_files(const char *endings)
         fputs("_files", stdout);
         return;
     }
-    /* Brackets around one word would be qualifiers. */
+    /* zsh would read parentheses around one word as glob qualifiers. */
     bool several = strchr(endings, ' ') != NULL;
     printf("_files -g \"*.%s", several ? "(" : "");
     for (const char *at = endings; *at != '\0'; at++)

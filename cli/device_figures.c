@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a profile's figures rest on.
+ * Shows the figures of a profile with their sources.
  *
- * A built-in profile says with its flags whether its costs were measured on such a card. The file
- * of a calibration says it of each cost, and has the spread of everything that was measured, which
- * is shown as it lies there: the profile that is made of it has only the lines through the medians.
+ * The flags of a built-in profile tell whether its costs were measured on such a card. A
+ * calibration file gives a source for each cost, and the spread of every measurement. The spread is
+ * printed from the file, because the profile that is made from it keeps only the lines fitted
+ * through the medians.
  */
 #include "device_figures.h"
 
@@ -23,10 +24,10 @@ enum { FIGURE, VALUE, SOURCE, COLUMNS };
 
 typedef struct figures {
     rvl_profile profile;
-    json_t *file; /* of a calibration; NULL: a built-in profile, or a size */
+    json_t *file; /* the calibration file; NULL: a built-in profile, or a size */
 } figures;
 
-/* ---- One figure each ---- */
+/* ---- Figures ---- */
 
 static const char *cost_source(const figures *it, const char *group, const char *name)
 {
@@ -37,8 +38,7 @@ static const char *cost_source(const figures *it, const char *group, const char 
     return it->profile.flags & RVL_PROFILE_MEASURED ? "measured" : "estimated from the H200";
 }
 
-/* "10.0 us a call and 0.006 ns a KiB" would need two units: so much for a call, so much for a GiB.
- */
+/* Formats a cost as "10.0 us a call, 5.9 us a GiB": per GiB, so that both parts are in us. */
 static void format_cost(rvl_cost cost, char text[VALUE_BYTES])
 {
     double us_per_gib = (double)cost.fs_per_byte * (double)(1 << 30) / 1e9;
@@ -108,7 +108,7 @@ static bool print_figures(const figures *it)
     return ok;
 }
 
-/* ---- What was measured ---- */
+/* ---- Measurements ---- */
 
 static void number_text(const json_t *object, const char *key, char text[SIZE_TEXT_BYTES])
 {
@@ -202,7 +202,7 @@ int device_figures_print(const char *device, const option_document *json)
     figures it = {.profile = {.struct_size = sizeof it.profile}};
     if (rvl_profile_load(device, &it.profile) != RVL_OK)
         return complain(EXIT_BAD_INPUT, "--device %s: %s", device, rvli_error_get()->message);
-    it.file = json_load_file(device, 0, NULL); /* a name or a size is no file */
+    it.file = json_load_file(device, 0, NULL); /* NULL for the name of a profile, or a size */
     bool printed = document_is_printed(json) || print_figures(&it);
     if (printed && !document_is_printed(json) && it.file != NULL)
         printed = print_spreads(json_object_get(it.file, "measured"));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Every figure of one device: its value, where it comes from, and how sure it is. */
+/* Prints every figure of one device, with its source and its uncertainty. */
 #ifndef RVL_CLI_DEVICE_FIGURES_H
 #define RVL_CLI_DEVICE_FIGURES_H
 
 #include "document.h"
 
-/* device: what --device takes; it has been checked. Prints it, and returns the exit status. */
+/* device: a value of --device that has been checked. Returns the exit status. */
 int device_figures_print(const char *device, const option_document *json);
 
 #endif

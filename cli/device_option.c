@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A device on the command line: whether there is such a one, and which may have been meant. */
+/* Checks a device on the command line, and suggests profiles for an unknown name. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "command.h"
 #include "options.h"
 
-/* Only letters and digits count: "H100_80GB" may mean h100-80g. */
+/* Keeps letters and digits only, in lower case, so that "H100_80GB" can match h100-80g. */
 static void bare_name(const char *text, char bare[64])
 {
     size_t length = 0;
@@ -21,20 +21,20 @@ static void bare_name(const char *text, char bare[64])
     bare[length] = '\0';
 }
 
-/* How a name may have been meant, best first. */
+/* Whether word may mean name, by rule `how`: 0 is the strongest rule, 2 the weakest. */
 static bool is_meant(int how, const char *word, const char *name)
 {
     switch (how) {
-    case 0: /* its beginning */
+    case 0: /* word is a prefix of name */
         return strlen(word) > 1 && strncmp(word, name, strlen(word)) == 0;
-    case 1: /* it, and more */
+    case 1: /* name is a prefix of word */
         return strncmp(word, name, strlen(name)) == 0;
     default:
         return (strlen(word) > 2 && strstr(name, word) != NULL) || suggest_matches(word, name);
     }
 }
 
-/* "h100-80g or h100-94g": the profiles that may have been meant. */
+/* Lists the profiles that text may mean, as "h100-80g or h100-94g". */
 static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
 {
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -47,7 +47,7 @@ static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
             bare_name(profile.name, name);
             if (!is_meant(how, word, name))
                 continue;
-            if (how == 1 && strlen(name) < longest) /* h200-141gb begins with h20, too */
+            if (how == 1 && strlen(name) < longest) /* h200-141gb also starts with h20 */
                 continue;
             if (how == 1 && strlen(name) > longest)
                 length = 0;
@@ -59,7 +59,7 @@ static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
     }
 }
 
-/* What is wrong with the file that a device was named by: its line, if that is known, and why. */
+/* Describes what is wrong in a profile's file, with the line if it is known. */
 static void describe_file(char why[DEVICE_WHY_BYTES])
 {
     const rvl_error *error = rvli_error_get();
@@ -93,7 +93,7 @@ bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES])
     return false;
 }
 
-/* A card that is sold as 80 GB has more than 80 * 10^9 bytes. */
+/* Warns about "80GB": a card that is sold as 80 GB has more than 80 * 10^9 bytes. */
 void options_warn_of_decimal(const char *option, const char *text)
 {
     rvl_profile profile = {.struct_size = sizeof profile};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille devices: the kinds of device that can be simulated, and of one of them every figure with
- * its source and how sure it is.
+ * reveille devices: lists the kinds of device that can be simulated, or every figure of one of them
+ * with its source and its uncertainty.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ const command_spec devices_spec = {
 
 #define CAPACITY_TEXT_BYTES (SIZE_TEXT_BYTES + 16)
 
-/* "139.8 GiB", or "at most 80.0 GiB". */
+/* Formats "139.8 GiB", or "at most 80.0 GiB" if the capacity is an upper bound. Returns text. */
 static const char *capacity_text(const rvl_profile *profile, char text[CAPACITY_TEXT_BYTES])
 {
     char size[SIZE_TEXT_BYTES];
@@ -87,7 +87,7 @@ static bool print_table(void)
     return ok;
 }
 
-/* Of a built-in text, which is plain UTF-8. */
+/* Writes a built-in text as a JSON string. It is plain UTF-8 without control characters. */
 static void write_string(FILE *out, const char *text)
 {
     putc('"', out);

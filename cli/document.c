@@ -8,7 +8,7 @@
 #include "command.h"
 #include "output.h"
 
-/* A pipe that is opened and closed again would end for its reader. */
+/* Whether a trial open could do harm: opening and closing a pipe would end it for its reader. */
 static bool is_special(const char *path)
 {
     struct stat found;

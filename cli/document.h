@@ -2,8 +2,8 @@
 /*
  * A result as a document: JSON for programs, Markdown for comments on pull requests.
  *
- * `--json` prints it on the standard output, and nothing else. `--json=FILE` writes it to a file
- * and prints the text for people, too, so that it does not mix with what a program prints.
+ * `--json` prints only the document on the standard output. `--json=FILE` writes the document to a
+ * file and still prints the text, so that JSON does not mix with the output of a program.
  */
 #ifndef RVL_CLI_DOCUMENT_H
 #define RVL_CLI_DOCUMENT_H
@@ -12,7 +12,7 @@
 
 #include "options.h"
 
-/* As it was asked for. The field of an OPTION_DOCUMENT. */
+/* Whether and where a document is wanted. The field of an OPTION_DOCUMENT. */
 typedef struct option_document {
     bool wanted;
     const char *path; /* NULL: the standard output */
@@ -34,29 +34,29 @@ typedef struct option_document {
     }
 
 /*
- * Refuses two documents on the standard output, the ending of another format, and a file that
- * cannot be begun: before the work, not after it. markdown may be NULL. Returns 0 or the exit
- * status.
+ * Checks the documents before the work begins. Refuses two documents on the standard output, the
+ * ending of another format, and a file that cannot be opened for writing. markdown may be NULL.
+ * Returns 0 or the exit status.
  */
 int documents_check(const command_spec *command, const option_document *json,
                     const option_document *markdown);
 
-/* Refuses documents that would replace a file that is read. Returns 0 or the exit status. */
+/* Refuses documents that would replace an input file. Returns 0 or the exit status. */
 int documents_check_inputs(const option_document *json, const option_document *markdown,
                            const char *const *paths, size_t path_count);
 
-/* Whether the standard output is a document's, so that no text is printed. */
+/* Whether a document goes to the standard output, so that no text is printed. */
 bool document_is_printed(const option_document *asked);
 
-/* Writes a document; false: no memory. What does not arrive shows at the stream. */
+/* Writes a document. false: no memory. The stream itself records write errors. */
 typedef bool (*document_fn)(FILE *out, const void *user);
 
-/* Writes it where it was asked for, if it was. Returns 0 or, having complained, the exit status. */
+/* Writes the document, if one is wanted. Returns 0 or, having complained, the exit status. */
 int document_write(const option_document *asked, document_fn write, const void *user);
 
 /* ---- replay.c ---- */
 
-/* How a replay is to be shown. */
+/* How to show a replay. */
 typedef struct replay_view {
     bool each_stage;
     option_document json;
@@ -71,28 +71,28 @@ typedef struct replay_view {
                  "same rows a table",                                                              \
     }
 
-/* What a command knows of a replay beside its trace. */
+/* What a command adds to the result of a replay. */
 typedef struct replay_more {
-    bool (*print)(const void *user, const rvl_replay *replay); /* above the verdict */
-    /* Keys of the JSON, each behind a comma, at the end of its object. */
+    bool (*print)(const void *user, const rvl_replay *replay); /* prints above the verdict */
+    /* Writes keys at the end of the JSON object, each after a comma. */
     bool (*write_json)(FILE *out, const void *user, const rvl_replay *replay);
-    void (*write_markdown)(FILE *out, const void *user); /* lines of its list of devices */
+    void (*write_markdown)(FILE *out, const void *user); /* adds to the list of devices */
     const void *user;
 } replay_more;
 
 /*
- * A replay's result: the text for people, unless a document is printed instead, and the documents.
- * more: may be NULL. Returns 0 or the exit status.
+ * Prints the result of a replay as text, unless a document is printed instead, and writes the
+ * documents. more may be NULL. Returns 0 or the exit status.
  */
 int replay_show(const rvl_replay *replay, const rvl_trace_progress *progress,
                 const replay_view *view, const replay_more *more);
 
-/* Whether all devices fit, within all budgets. */
+/* Whether all devices fit and stay within all budgets. */
 bool replay_fits(const rvl_replay *replay);
 
 /* ---- document.c ---- */
 
-/* One that is a text, and ends in a line break. text NULL: no memory. */
+/* Writes text and a line break as the document. text NULL: complains of no memory. */
 int document_write_text(const option_document *asked, const char *text);
 
 #endif

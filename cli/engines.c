@@ -11,7 +11,7 @@
 
 #define OPTION_BYTES 64
 
-/* What asks the engine for the same KV cache on any card. "": not known. */
+/* The option that makes the engine allocate this KV cache on any card. "": not known. */
 static void option_of(const rvli_machine_engine *engine, char text[OPTION_BYTES])
 {
     text[0] = '\0';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* KV caches that engines have sized in a simulated run. */
+/* The KV caches that engines made in a simulated run, at sizes of their choice. */
 #ifndef RVL_CLI_ENGINES_H
 #define RVL_CLI_ENGINES_H
 
@@ -10,17 +10,18 @@
 
 #define ENGINES_LINE_BYTES (2 * (size_t)RVLI_WIRE_TEXT_BYTES)
 
-/* "KV cache of vLLM: 7088 tokens in 443 blocks of 16, ..." */
+/* Formats "KV cache of vLLM: 7088 tokens in 443 blocks of 16, ...". */
 void engines_describe(const rvli_machine_engine *engine, char text[ENGINES_LINE_BYTES]);
 
-/* The room of the smallest; 0 of none. */
+/* Returns the tokens of the smallest KV cache; 0: there are no engines. */
 uint64_t engines_least_tokens(const rvli_machine_engines *of);
 
-/* A line for each, for people and in Markdown; nothing of none. */
+/* Print a line for each engine, as text and in Markdown. */
 void engines_print(const rvli_machine_engines *of);
 void engines_write_markdown(FILE *out, const rvli_machine_engines *of);
 
-/* The value of a key "engines" behind a comma; nothing of none. false: no memory. */
+/* Writes a comma and the key "engines" with its value; nothing without engines. false: no memory.
+ */
 bool engines_write_json(FILE *out, const rvli_machine_engines *of);
 
 #endif

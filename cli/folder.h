@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A folder of this process's own, for files that go with it. */
+/* A temporary folder. */
 #ifndef RVL_CLI_FOLDER_H
 #define RVL_CLI_FOLDER_H
 
@@ -7,12 +7,13 @@
 #include <stdbool.h>
 
 /*
- * Makes "TMPDIR/reveille-NAME-XXXXXX", in /tmp where TMPDIR is no absolute path: processes in other
- * folders use it, too. false: errno says why, and path_out what could not be made.
+ * Makes "TMPDIR/reveille-NAME-XXXXXX". Uses /tmp if TMPDIR is not an absolute path, because
+ * processes with other working directories use the folder, too. false: sets errno, and path_out is
+ * the path that could not be made.
  */
 bool folder_make(const char *name, char path_out[PATH_MAX]);
 
-/* Removes it and the files in it. */
+/* Removes the folder and the files in it. */
 void folder_remove(const char *path);
 
 #endif

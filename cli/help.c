@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `--help`, made from a command's tables. */
+/* `--help`, generated from a command's tables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "options.h"
 
 #define WIDTH 80u
-#define OPTION_COLUMN 23u /* where the texts of options begin */
+#define OPTION_COLUMN 23u /* where the texts of options start */
 
-/* Prints text from a column on, and each further line from the indent on; ends the line. */
+/* Prints text from column on, indents each further line, and ends the last one. */
 static void print_wrapped(const char *text, unsigned column, unsigned indent)
 {
     bool begins = true;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the peaks of a simulated run are for.
+ * Finds what the memory at the peaks of a simulated run was used for.
  *
- * The replay knows how much each process had of a device at the peak of a stage, and when the stage
- * was, by the machine's clock. The process's files (simcuda/python/_reveille_history.py) say what
- * PyTorch had within that time. The instant that had as much reserved as the process had then, or
- * next below, is the one. The rest of the process's memory is that of libraries, and what the
- * machine knows by name. Of a process that was killed, what came behind its last file is not known,
- * and neither is what libraries have.
+ * The replay knows how much memory each process held on a device at the peak of a stage, and the
+ * time of the stage by the machine's clock. The history files of the process
+ * (simcuda/python/_reveille_history.py) tell what PyTorch held during that time. We take the
+ * instant at which PyTorch had reserved as many bytes as the process held, or the next lower
+ * amount. The rest of the process's memory belongs to libraries, or to holders that the machine
+ * knows by name. For a process that was killed, the time after its last file is unknown, and so is
+ * the memory of libraries.
  */
 #include "history.h"
 
@@ -21,23 +22,23 @@
 #include "holders.h"
 #include "predict/snapshot/json.h"
 
-#define STAGES_MOST 64u  /* names of stages that are looked at on a device */
-#define PRINTED_MOST 12u /* names of stages that are printed */
+#define STAGES_MOST 64u  /* names of stages to search on a device */
+#define PRINTED_MOST 12u /* names of stages to print */
 #define LINES_JSON 20u
 
-/* ---- What is looked for ---- */
+/* ---- Shares ---- */
 
 /* One process at the peak of one stage on one device. */
 typedef struct share {
     size_t device;
     uint32_t stage;
-    const char *process; /* as the replay has it */
-    uint64_t bytes;      /* that PyTorch may have reserved of them */
+    const char *process; /* as the replay names it */
+    uint64_t bytes;      /* segments that PyTorch may have reserved */
     rvl_snapshot_window window;
-    const rvl_snapshot *best; /* NULL: no file knows */
+    const rvl_snapshot *best; /* NULL: no file covers the window */
     uint32_t best_stage;
     uint64_t best_reserved, best_allocated;
-    bool whole; /* its files go to the end of the process */
+    bool whole; /* its files reach the end of the process */
 } share;
 
 typedef struct search {
@@ -49,7 +50,7 @@ typedef struct search {
     const rvli_times *times;
 } search;
 
-/* What PyTorch's allocator takes its segments from. */
+/* Whether the holder's tag is a source of segments for PyTorch's allocator. */
 static bool is_of_allocator(const rvl_holder *holder)
 {
     return holder->process != NULL && holder->tag != NULL &&
@@ -106,7 +107,7 @@ static bool add_shares(search *in, size_t device, uint32_t stage)
     return ok;
 }
 
-/* Of each name of a stage the instance with the largest peak. Returns how many there are. */
+/* Finds for each stage name the instance with the largest peak. Returns the number of names. */
 static uint32_t largest_stages(const rvl_replay *replay, size_t device, uint32_t found[STAGES_MOST])
 {
     rvl_stage_stats stage = {.struct_size = sizeof stage}, other = stage;
@@ -128,7 +129,7 @@ static uint32_t largest_stages(const rvl_replay *replay, size_t device, uint32_t
 
 /* ---- Files ---- */
 
-/* What a file knows better than those before it. */
+/* Keeps this file's stages where their peak is larger than the best one so far. */
 static void compare(search *in, const rvl_snapshot *snapshot, const size_t *asked, size_t count,
                     bool *used)
 {
@@ -161,7 +162,7 @@ static bool keep_open(search *in, rvl_snapshot *snapshot)
     return true;
 }
 
-/* Asks a file, as the history of one of its devices, for the process's shares. */
+/* Looks for the process's shares in one device of a history file. */
 static bool ask_device(search *in, const char *path, uint32_t index, const size_t *asked,
                        const rvl_snapshot_window *windows, size_t count, bool *is_there)
 {
@@ -242,8 +243,8 @@ static share *share_of(const search *in, size_t device, uint32_t stage, const ch
     return NULL;
 }
 
-/* "CUDA context of python[12]" in plain words. What is no name of the machine's is the program's.
- */
+/* Returns a plain name, such as "CUDA context" for "CUDA context of python[12]". A tag that is not
+ * one of the machine's is the program's own, and is returned unchanged. */
 static const char *plain_name(const rvl_holder *holder)
 {
     static const struct {
@@ -261,8 +262,8 @@ static const char *plain_name(const rvl_holder *holder)
 }
 
 /*
- * All of a stage's peak: its sum is the peak. Of a process's segments those that PyTorch reserved
- * are in parts. known_out: a file knew of one.
+ * Gathers all holders of a stage's peak, which add up to the peak. Splits the segments that PyTorch
+ * reserved into parts. known_out: whether a file had the parts of at least one process.
  */
 static bool gather(const search *in, size_t device, uint32_t stage, holding *to, bool *known_out)
 {
@@ -283,7 +284,7 @@ static bool gather(const search *in, size_t device, uint32_t stage, holding *to,
         if (known == NULL || known->best == NULL) {
             const char *name = segments ? holders[i].tag : plain_name(&holders[i]);
             ok = holding_add_part(to, name, NULL, holders[i].bytes);
-        } else if (known->bytes > 0) { /* once for all of its segments */
+        } else if (known->bytes > 0) { /* once for all segments of the process */
             *known_out = true;
             ok = holding_add_stage(to, known->best, known->best_stage) &&
                  (known->bytes == known->best_reserved ||
@@ -300,7 +301,7 @@ static bool gather(const search *in, size_t device, uint32_t stage, holding *to,
 
 /* ---- For people ---- */
 
-/* The device on which the stages of a name have the largest peak. */
+/* Whether the stages of this name have their largest peak on this device. */
 static bool is_largest(const rvl_replay *replay, size_t device, const rvl_stage_stats *stage)
 {
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {

@@ -13,7 +13,7 @@
 #include "history.h"
 
 #define ENDING ".pickle"
-#define WHOLE ".end" /* of a file that is there once a process has written its last one */
+#define WHOLE ".end" /* of the file that a process makes after its last history file */
 #define FILES_MOST 4096u
 
 int history_begin(const char *named, history *history_out)
@@ -48,7 +48,7 @@ void history_end(history *of)
 
 /* ---- Its files ---- */
 
-/* Where its number begins in the name of a file with the ending. */
+/* Returns where the number starts in a file name with the ending. */
 static size_t number_at(const char *path)
 {
     size_t length = strlen(path) - strlen(ENDING);
@@ -74,7 +74,7 @@ bool history_goes_on(const char *path)
     return access(next, F_OK) == 0;
 }
 
-/* The process of "python%5B1%5D.2.pickle", as its file is named. false: it is another file. */
+/* Decodes the process name of "python%5B1%5D.2.pickle". false: not a history file. */
 static bool process_of(const char *file, char *process_out, size_t size)
 {
     size_t length = strlen(file), made = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A peak for people: one line says what memory is for, and a table the lines that hold most.
- *
- * Activations are told of by the class of modules that made them: the largest four.
+ * Prints a peak: one line tells what the memory is for, and a table lists the program's lines that
+ * hold the most. Activations are split by the class of the module that made them.
  */
 #include "holders.h"
 
@@ -13,7 +12,7 @@
 
 #include "command.h"
 
-#define MODULES_MOST 4u
+#define MODULES_MOST 4u /* module classes to print, the largest */
 #define PARTS_MOST 16u
 
 /* ---- Gathering ---- */
@@ -96,9 +95,9 @@ void holding_clear(holding *of)
     *of = (holding){0};
 }
 
-/* ---- What it is for ---- */
+/* ---- Parts ---- */
 
-/* " (LlamaMLP 6.1 GiB, LlamaAttention 3.2 GiB)" of a tag that modules tell apart. */
+/* Prints " (LlamaMLP 6.1 GiB, LlamaAttention 3.2 GiB)" if the tag is split by module. */
 static void print_modules(const holding *of, const char *tag)
 {
     char size[SIZE_TEXT_BYTES];
@@ -116,7 +115,7 @@ static void print_modules(const holding *of, const char *tag)
         printf(")");
 }
 
-/* By tag, whatever the modules. */
+/* Prints the sum of each tag over all modules, and then its modules. */
 static bool print_parts(const holding *of)
 {
     holding sums = {0};
@@ -145,7 +144,7 @@ static const char *base_name(const char *path)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* "forward (gpt.py:23)"; the caller frees it. NULL: no memory. */
+/* Returns "forward (gpt.py:23)". The caller frees it. NULL: no memory. */
 static char *frame_text(const char *name, const char *file, uint32_t line)
 {
     char *text = NULL;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Ctrl-C where work is done in parts: the first stops after the part, the second at once. */
+/* Ctrl-C during work that is done in parts: the first one stops after the current part, the second
+ * one at once. */
 #ifndef RVL_CLI_INTERRUPT_H
 #define RVL_CLI_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From here on SIGINT and SIGTERM are noted. */
+/* Notes SIGINT and SIGTERM from now on. */
 void interrupt_watch(void);
 
-/* Whether one has come. */
+/* Whether one of them has arrived. */
 bool interrupt_came(void);
 
-/* They do again what they did. */
+/* Restores the previous handlers. */
 void interrupt_unwatch(void);
 
-/* Ends the process by the signal that came, if one did: a shell then stops its loop, too. */
+/* Ends the process with the signal that arrived, if any, so that a shell stops its loop, too. */
 void interrupt_finish(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file that a command cannot read may be one that another command reads: its first bytes say. */
+/* Recognizes by its first bytes a file that another command can read. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define HEAD_BYTES 64
 
-/* The first bytes of a regular file, ended by a NUL; what is read of a pipe is gone. */
+/* Reads the first bytes and adds a NUL. Regular files only: reading a pipe would consume it. */
 static size_t read_head(const char *path, char head[HEAD_BYTES])
 {
     struct stat facts;

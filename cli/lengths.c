@@ -13,12 +13,12 @@
 #include "base/json.h"
 #include "command.h"
 
-#define TOKENS_MOST 1000000000u /* of a sequence */
+#define TOKENS_MOST 1000000000u /* in a sequence */
 #define SIGMA_MOST 10.0
 #define LINE_MOST 64
 #define RULES "max, uniform:A..B, lognormal:MEAN,SIGMA, or a file with a number a line"
 
-/* Returns false. */
+/* Stores the reason. Returns false. */
 static bool refuse(char why[LENGTHS_WHY_BYTES], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -33,7 +33,7 @@ static bool refuse(char why[LENGTHS_WHY_BYTES], const char *format, ...)
 
 /* ---- Numbers ---- */
 
-/* A length at the beginning of a text. NULL: there is none; else what follows it. */
+/* Reads a length at the start of text. Returns what follows it; NULL: no valid length. */
 static const char *read_length(const char *text, uint64_t *length_out)
 {
     char *end = NULL;
@@ -44,7 +44,7 @@ static const char *read_length(const char *text, uint64_t *length_out)
     return errno == 0 && *length_out >= 1 && *length_out <= TOKENS_MOST ? end : NULL;
 }
 
-/* The same of a decimal number that is no less than zero. */
+/* Reads a decimal number that is not negative. Returns what follows it; NULL: no valid number. */
 static const char *read_number(const char *text, double *number_out)
 {
     char *end = NULL;
@@ -138,7 +138,7 @@ bool lengths_read(lengths_rule *rule, char why[LENGTHS_WHY_BYTES])
     return value[0] == 'u' ? check_uniform(value, why) : check_lognormal(value, why);
 }
 
-/* ---- What it gave ---- */
+/* ---- Results ---- */
 
 void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given, const char *who)
 {

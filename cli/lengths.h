@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many tokens each sequence has that a simulated run generates: the rule, as it is named on the
- * command line and handed to the processes (simcuda/python/_reveille_lengths.py), and what it gave.
+ * The rule for how many tokens each generated sequence of a simulated run has. The command line
+ * names it, the processes apply it (simcuda/python/_reveille_lengths.py), and the command reports
+ * the lengths that it gave.
  */
 #ifndef RVL_CLI_LENGTHS_H
 #define RVL_CLI_LENGTHS_H
@@ -15,20 +16,21 @@
 #define LENGTHS_WHY_BYTES (PATH_MAX + 256)
 
 typedef struct lengths_rule {
-    const char *named;       /* as it was given; NULL: it was not */
+    const char *named;       /* as on the command line; NULL: not given */
     char text[PATH_MAX + 8]; /* "uniform:1..64", "lognormal:512,0.8", "file:/PATH"; "": max */
 } lengths_rule;
 
-/* Whether a rule is the name of a file. */
+/* Whether a rule names a file. */
 bool lengths_are_of_file(const char *named);
 
-/* Reads what was named, and sets the text. false: why says what is wrong with it, by its name. */
+/* Checks rule->named and sets rule->text. false: stores in why what is wrong, after the name. */
 bool lengths_read(lengths_rule *rule, char why[LENGTHS_WHY_BYTES]);
 
-/* Says on stderr what the rule gave, behind a prefix; nothing without a rule. */
+/* Prints on stderr which lengths the rule gave, after the prefix who. Nothing without a rule. */
 void lengths_tell(const lengths_rule *rule, const rvli_machine_lengths *given, const char *who);
 
-/* The value of a key "responses" behind a comma; nothing without a rule. false: no memory. */
+/* Writes a comma and the key "responses" with its value; nothing without a rule. false: no memory.
+ */
 bool lengths_write_json(FILE *out, const lengths_rule *rule, const rvli_machine_lengths *given);
 
 #endif

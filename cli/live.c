@@ -13,25 +13,25 @@
 #include "command.h"
 #include "progress.h"
 
-#define FIRST_MS 2000 /* shorter work is done before a line is worth reading */
-#define LOOK_MS 100   /* at the size of the terminal */
+#define FIRST_MS 2000 /* no line for work that ends sooner */
+#define LOOK_MS 100   /* period of checking the terminal's size */
 #define REDRAW_MS 500
 #define PLAIN_MS 10000
-#define ROWS_LEFT 6u /* for the command, at least */
+#define ROWS_LEFT 6u /* rows that the command keeps, at least */
 #define LINE_BYTES 512
 #define SCREEN_BYTES ((LINE_BYTES + 32) * (RVL_MAX_DEVICES + 1))
 
-/* What terminals understand (ECMA-48, and DEC's two of the cursor). */
+/* Escape sequences of terminals (ECMA-48, and DEC's two for the cursor). */
 #define SAVE "\0337"
 #define RESTORE "\0338"
 #define PLAIN "\033[0m"
-#define INDEX "\033D" /* down, and scrolls at the bottom */
+#define INDEX "\033D" /* moves down, and scrolls at the bottom */
 #define ERASE_LINE "\033[2K"
 
 static struct {
     bool terminal;
-    unsigned rows;  /* of the terminal when it was drawn; 0: nothing is */
-    unsigned lines; /* that are ours, at the bottom */
+    unsigned rows;  /* of the terminal at the last drawing; 0: nothing is drawn */
+    unsigned lines; /* rows at the bottom that are ours */
     uint64_t next_ms;
 } now;
 
@@ -54,7 +54,8 @@ static void put(screen *to, const char *format, ...)
         to->length += (size_t)length;
 }
 
-/* The command has the terminal: who writes there from behind may be stopped (stty tostop). */
+/* Blocks SIGTTOU: the command owns the terminal, and `stty tostop` stops other processes that write
+ * to it. */
 static void show(const screen *of)
 {
     sigset_t stopping, before;
@@ -62,7 +63,7 @@ static void show(const screen *of)
     sigaddset(&stopping, SIGTTOU);
     sigprocmask(SIG_BLOCK, &stopping, &before);
     ssize_t written = write(STDERR_FILENO, of->text, of->length);
-    (void)written; /* the next one draws all of it again */
+    (void)written; /* the next redraw draws everything again */
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -74,7 +75,7 @@ static void erase_lines(screen *to, unsigned rows)
         put(to, "\033[%u;1H" ERASE_LINE, now.rows - i);
 }
 
-/* Moves what is there up, and the cursor with it. */
+/* Scrolls the text up, and moves the cursor with it. */
 static void make_room(screen *to, unsigned lines)
 {
     for (unsigned i = 0; i < lines; i++)
@@ -82,7 +83,7 @@ static void make_room(screen *to, unsigned lines)
     put(to, "\033[%uA", lines);
 }
 
-/* The rows that the terminal has now; false: too few. */
+/* Makes room for our lines at the terminal's current size. false: it has too few rows. */
 static bool fit(screen *to, unsigned gpus)
 {
     struct winsize size;
@@ -92,7 +93,7 @@ static bool fit(screen *to, unsigned gpus)
     unsigned lines = gpus < room ? gpus : room;
     if (now.rows == size.ws_row && now.lines == lines)
         return true;
-    if (now.rows > 0) { /* it has another size: what is drawn is somewhere else */
+    if (now.rows > 0) { /* the size changed, and moved the old lines */
         put(to, SAVE "\033[r");
         erase_lines(to, size.ws_row);
         put(to, RESTORE);
@@ -111,7 +112,7 @@ static unsigned columns(void)
 
 /* ---- A line ---- */
 
-/* "GPU 0: 41.2 of 139.8 GiB, peak 52.0 GiB, stage train, most: python[7] 40.1 GiB" */
+/* Formats "GPU 0: 41.2 GiB of 139.8 GiB, peak 52.0 GiB, stage train, most: python[7] 40.1 GiB". */
 static void describe(int device, const rvli_machine_view *view, char line[LINE_BYTES])
 {
     char used[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
@@ -127,7 +128,7 @@ static void describe(int device, const rvli_machine_view *view, char line[LINE_B
     free(name);
 }
 
-/* A character takes no more columns than bytes. None is cut in two. */
+/* Cuts to width bytes, between characters. A character has no more columns than bytes. */
 static void cut(char line[LINE_BYTES], size_t width)
 {
     if (strlen(line) <= width)
@@ -137,11 +138,11 @@ static void cut(char line[LINE_BYTES], size_t width)
     line[width] = '\0';
 }
 
-/* ---- All of it ---- */
+/* ---- Drawing ---- */
 
 static void draw(rvli_machine *machine, const rvli_machine_view *views)
 {
-    static screen to; /* large */
+    static screen to; /* static: too large for the stack */
     char line[LINE_BYTES];
     to.length = 0;
     if (!fit(&to, (unsigned)rvli_machine_gpus(machine)))
@@ -172,7 +173,7 @@ static uint64_t now_ms(void)
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
-/* A terminal of another size has the lines where the command writes. */
+/* Whether the terminal's height changed: our lines are then where the command writes. */
 static bool has_other_size(void)
 {
     struct winsize size;
@@ -188,7 +189,7 @@ static bool is_due(void)
     return true;
 }
 
-/* Nothing is said of a command that has used no GPU so far. */
+/* Draws nothing while the command has not used a GPU. */
 static bool look(void *user, rvli_machine *machine)
 {
     static rvli_machine_view views[RVL_MAX_DEVICES];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A line for each device while a command runs: what is in use, its peak, and who has the most.
+ * Shows a line for each device while a command runs: the memory in use, its peak, and the largest
+ * holder.
  *
- * The command writes to the same terminal, and nobody tells when. So the lines have rows of their
- * own at the bottom: the rest becomes the terminal's scrolling region (DECSTBM), in which the
- * command's output scrolls as always. Each redraw is one write() that leaves cursor, colours and
- * region as the command had them.
+ * The command writes to the same terminal at times that we cannot know. The lines therefore have
+ * their own rows at the bottom. The other rows become the terminal's scrolling region (DECSTBM), in
+ * which the command's output scrolls as usual. Each redraw is one write() that leaves the cursor,
+ * the colours and the region as the command set them.
  */
 #ifndef RVL_CLI_LIVE_H
 #define RVL_CLI_LIVE_H
@@ -14,11 +15,11 @@
 
 #include "simcuda/machine/machine.h"
 
-/* Whether there are to be lines, as --progress and stderr say. Then watch_out is what draws them.
+/* Returns whether to show lines, by --progress and the kind of stderr. Sets watch_out to draw them.
  */
 bool live_begin(rvli_machine_watch *watch_out);
 
-/* The lines go, and the terminal scrolls as a whole again. */
+/* Removes the lines, and lets the whole terminal scroll again. */
 void live_end(void);
 
 #endif

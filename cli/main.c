@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The `reveille` command: picks the subcommand, and sees to it that what was printed has arrived.
- */
+/* The `reveille` command: runs the subcommand, and checks that its output was written. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,12 +59,13 @@ static const char *output_remedy(int number)
 }
 
 /*
- * Why the output was not written; 0: it was. The stream forgets why an earlier write failed: that
- * output is cut off, and the end of its last line most likely fails for the same reason.
+ * Returns the errno of a failed write of the output; 0: all was written. The stream does not keep
+ * the errno of an earlier failed write. So we write a line break, which most likely fails for the
+ * same reason; the output is cut off in any case.
  */
 static int output_error(void)
 {
-    errno = EIO; /* if that goes through after all */
+    errno = EIO; /* returned if that line break succeeds */
     if (fflush(stdout) != 0)
         return errno;
     if (!ferror(stdout))
@@ -76,7 +76,7 @@ static int output_error(void)
     return errno;
 }
 
-/* A reader that has gone away has seen enough; anything else that was not written is told. */
+/* Complains if the output was not written, unless its reader closed the pipe. */
 static int flush_output(int status)
 {
     int number = output_error();
@@ -90,7 +90,7 @@ static int flush_output(int status)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* past ulimit -f a write answers an error instead */
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f, write() then returns an error */
     int status = flush_output(dispatch(argc, argv));
     interrupt_finish();
     return status;

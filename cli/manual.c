@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille manual: the pages of section 1, made from the tables of the commands. */
+/* reveille manual: the pages of section 1, generated from the tables of the commands. */
 #include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "reveille/version.h"
 
-#define PAGES_DATE "2026-11-26" /* of the texts: raise it with them */
+#define PAGES_DATE "2026-11-26" /* update it when the texts change */
 #define LINE_BYTES 76
 
 const command_spec manual_spec = {
@@ -34,7 +34,7 @@ const command_spec manual_spec = {
 
 /* ---- Text as troff ---- */
 
-/* Hyphens that are typed are minus signs; those of prose stay. */
+/* Whether the reader types this hyphen, which makes it a minus sign. Hyphens of prose stay. */
 static bool is_typed_hyphen(const char *text, const char *at, bool quoted)
 {
     return quoted || at[1] == '-' || (at > text && at[-1] == '-') ||
@@ -55,7 +55,8 @@ static void put_char(const char *text, const char *at, bool quoted)
         putchar(*at);
 }
 
-/* Words in lines short enough for the tools; a dot or quote at a line's start is no request. */
+/* Wraps text into lines short enough for the tools. Escapes a dot or a quote at the start of a
+ * line, which would be a request. */
 static void print_text(const char *text)
 {
     size_t column = 0;
@@ -95,7 +96,7 @@ static void print_paragraphs(const char *text)
     }
 }
 
-/* A line as it stands, in a font, without an end. */
+/* Prints text that the reader types, in the current font, without a line break. */
 static void print_literal(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -113,7 +114,7 @@ static void print_head(const command_spec *command)
     for (const char *at = name; *at != '\0'; at++)
         putchar(toupper((unsigned char)*at));
     printf(" 1 \"" PAGES_DATE "\" \"reveille %s\" \"User Commands\"\n", rvl_version());
-    puts(".nh\n.ad l"); /* words stay whole, so that a search finds them */
+    puts(".nh\n.ad l"); /* no hyphenation, so that a search finds words */
     printf(".SH NAME\nreveille%s%s \\- %s\n", *name != '\0' ? "\\-" : "", name, command->summary);
 }
 
@@ -152,7 +153,7 @@ static void print_option(const option_spec *option)
         fputs(option->optional ? "\\fR]" : "\\fR", stdout);
     }
     char text[1024];
-    /* "together: ..." begins with a value, which stays as it is typed. */
+    /* "together: ..." starts with a value, which keeps its lower case. */
     bool is_value = option->help[strcspn(option->help, ": ")] == ':';
     int first = is_value ? option->help[0] : toupper((unsigned char)option->help[0]);
     snprintf(text, sizeof text, "%c%s%s.%s%s%s", first, option->help + 1,
@@ -231,11 +232,12 @@ static void print_page(const command_spec *command)
 
 /* ---- On a terminal ---- */
 
-/* Those that render a page from their standard input and show it by a pager. */
+/* Commands that render a page from their standard input and show it in a pager. */
 static const char *const renderers[] = {"command -v man >/dev/null 2>&1 && exec man -l -",
                                         "command -v mandoc >/dev/null 2>&1 && exec mandoc -a"};
 
-/* The page as text, which the caller frees. In glibc `stdout` is a variable. NULL: no memory. */
+/* Returns the page as text, which the caller frees. Redirects `stdout`, which is a variable in
+ * glibc. NULL: no memory. */
 static char *page_text(const command_spec *command)
 {
     char *text = NULL;
@@ -252,7 +254,7 @@ static char *page_text(const command_spec *command)
     return NULL;
 }
 
-/* A reader may leave the pager before all of the page has gone there. */
+/* Ignores SIGPIPE: the reader may quit the pager before it has read the whole page. */
 static bool render(const char *renderer, const char *page)
 {
     void (*before)(int) = signal(SIGPIPE, SIG_IGN);
@@ -264,7 +266,8 @@ static bool render(const char *renderer, const char *page)
     return shown;
 }
 
-/* Roff is for programs: on a terminal it is rendered, or, where nothing renders it, the help. */
+/* Prints troff, for programs. On a terminal shows the rendered page, or the help if no renderer is
+ * installed. */
 static int show_page(const command_spec *command)
 {
     if (isatty(STDOUT_FILENO) != 1) {

@@ -9,11 +9,11 @@
 #include "peaks.h"
 #include "reveille/verdict.h"
 
-#define HOLDERS_MOST 4u /* that a row names */
+#define HOLDERS_MOST 4u /* holders that a row names */
 
 /* ---- Text ---- */
 
-/* A comment behind `@` and `#` keeps them from becoming a mention or a link. */
+/* Puts a comment after `@` and `#`, so that GitHub makes no mention or link of them. */
 bool markdown_text(FILE *out, const char *text)
 {
     char *shown = printable(text);

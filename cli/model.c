@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille model: what one step asks of a GPU, from a model's config.json, and its trace. */
+/* reveille model: predicts the memory of one step from a model's config.json, or writes its trace.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +17,10 @@
 
 typedef struct arguments {
     rvl_model_options options;
-    rvl_model_given *given; /* room for one a word of the command line */
-    const char **notes;     /* the same */
+    rvl_model_given *given; /* with room for each word of the command line */
+    const char **notes;     /* with room for each word, too */
     const char *config;
-    const char *output; /* NULL: the answer is printed, and no trace kept */
+    const char *output; /* NULL: print the result, and write no trace */
     option_headroom headroom;
 } arguments;
 
@@ -109,7 +110,7 @@ const command_spec model_spec = {
 
 /* ---- Arguments ---- */
 
-/* A switch has no value. */
+/* value: NULL for a switch. */
 static int set_setting(const command_spec *command, const option_spec *option, char *value,
                        void *user)
 {
@@ -136,7 +137,7 @@ static int add_given(const command_spec *command, const option_spec *option, cha
     return 0;
 }
 
-/* A line of its own, as a comment in a trace is. */
+/* A note is one line, because it becomes a comment in the trace. */
 static int add_note(const command_spec *command, const option_spec *option, char *value, void *user)
 {
     (void)option;
@@ -187,7 +188,7 @@ static void add_term(table *rows, const rvl_model_step *step, rvl_model_term ter
     table_add(rows, (const char *const[]){rvl_model_step_tag(step, term), size, bytes, count});
 }
 
-/* The names and sizes of terms that one doubt is about. false: no memory. */
+/* Prints the terms with this doubt, and the sizes of assumed ones. false: no memory. */
 static bool print_doubt(const rvl_model_step *step, rvl_model_doubt doubt, const char *before,
                         const char *behind)
 {
@@ -245,7 +246,7 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     return printed && print_doubts(step);
 }
 
-/* The library writes to the draft, so that a signal removes it. */
+/* Has the library write to the output's draft file, which a signal removes. */
 static int write_trace(const rvl_model_step *step, const char *path)
 {
     output_file trace;
@@ -274,7 +275,7 @@ static int write_step(const arguments *parsed, const rvl_model *model, const rvl
     return code;
 }
 
-/* The answer, without a trace. */
+/* Replays the step and prints the result, without writing a trace. */
 static int show_step(const arguments *parsed, const rvl_model *model, const rvl_model_step *step)
 {
     rvl_replay_options options = {.struct_size = sizeof options};

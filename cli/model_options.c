@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The options of a command that are settings of a step. They are made when they are first asked
- * for, from the library's table, with its texts as a command line has them.
+ * The options of a command that are settings of a step. They are made at the first request from the
+ * library's table. Its texts are adapted to the command line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "model_set.h"
 #include "options.h"
 
-/* An option that is made of a setting, with its texts as a command has them. */
+/* An option that is made from a setting, and its adapted texts. */
 typedef struct made_option {
     option_spec spec;
     char value[64];
@@ -57,7 +57,7 @@ static void make_options(const option_spec *place, made_options *made)
     rvl_model_setting setting = {.struct_size = sizeof setting};
     const char *group = "";
     for (size_t i = 0; rvl_model_setting_get(i, &setting) == RVL_OK; i++) {
-        if (strcmp(setting.name, "device") == 0) /* every command that simulates has one */
+        if (strcmp(setting.name, "device") == 0) /* every command that simulates defines its own */
             continue;
         if (strcmp(setting.group, group) != 0)
             add_title(made, setting.group, place->optional);
@@ -68,7 +68,7 @@ static void make_options(const option_spec *place, made_options *made)
 
 const option_spec *model_option_at(const option_spec *place, size_t i)
 {
-    static made_options made[2]; /* of single values, and of lists */
+    static made_options made[2]; /* [0]: single values; [1]: lists */
     made_options *of_place = &made[place->optional];
     if (of_place->count == 0)
         make_options(place, of_place);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings of a step on the command line. The library has their table: what it calls 'train' in its
- * messages is the option --train here.
+ * Settings of a step on the command line. The library has their table. A setting that its messages
+ * call 'train' is the option --train here.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 /* ---- Messages ---- */
 
-/* The length of a name in quotes, such as 'train'. 0: there is none here. */
+/* Returns the length of a quoted name at this place, such as 'train'. 0: there is none. */
 static size_t quoted_name(const char *at)
 {
     size_t length = *at == '\'' ? 1 : 0;

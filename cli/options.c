@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parser of the tables in options.h: a layer on getopt_long() that knows why it failed. */
+/* The parser for the tables of options.h: uses getopt_long(), and explains why it failed. */
 #include "options.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static const option_spec common[] = {
     {.kind = OPTION_END},
 };
 
-/* An entry may stand for several. */
+/* OPTION_SETTINGS stands for several options. */
 const option_spec *options_at(const command_spec *command, size_t i)
 {
     for (const option_spec *own = command->options; own->kind != OPTION_END; own++) {
@@ -88,7 +88,7 @@ int options_refuse(const command_spec *command, const char *format, ...)
 
 /* ---- Words to choose from ---- */
 
-/* Lists of values are named "a|b,...". */
+/* A value that is a list is described as "a|b,...": stops at the comma. */
 bool options_word_at(const char *value, size_t i, char text[OPTION_WORDS_BYTES])
 {
     for (const char *at = value; at != NULL && *at != '\0';) {
@@ -141,7 +141,7 @@ bool options_wake(const char *text, rvl_wake *wake_out)
 
 /* ---- Values ---- */
 
-/* What a value of this option looks like. */
+/* Describes the values that this option takes. */
 static void expect(const option_spec *option, char text[OPTION_WORDS_BYTES])
 {
     char first[OPTION_WORDS_BYTES];
@@ -224,7 +224,7 @@ int options_set_when(const command_spec *command, const option_spec *option, con
     return 0;
 }
 
-/* "-" is the standard output, as without a value. */
+/* "-" means the standard output, as does no value. */
 static int set_document(const command_spec *command, const option_spec *option, const char *value,
                         option_document *field)
 {
@@ -271,10 +271,10 @@ static int set_value(const command_spec *command, const option_spec *option, cha
     return 0;
 }
 
-/* ---- Options that there are not ---- */
+/* ---- Unknown options ---- */
 
-/* Names that begin so, as "--a or --b". Returns how many; one that is the whole word is the only.
- */
+/* Lists the options that start with the word as "--a or --b". Returns their number. An exact match
+ * counts as the only one. */
 static size_t list_beginning(const command_spec *command, const char *word, size_t length,
                              char list[OPTION_WORDS_BYTES], const option_spec **last_out)
 {
@@ -295,7 +295,7 @@ static size_t list_beginning(const command_spec *command, const char *word, size
     return count;
 }
 
-/* The name that comes nearest to a word; NULL: none is near. */
+/* Returns the option name that is most similar to a word. NULL: none is similar. */
 static const char *nearest_option(const command_spec *command, const char *word)
 {
     const char *best = NULL;
@@ -333,7 +333,7 @@ static int refuse_unknown(const command_spec *command, const char *word)
     return options_refuse(command, "unknown option %s", name);
 }
 
-/* By its letter, or by as much of its name as tells it apart. */
+/* word: the option as typed: its letter, last in a group of letters, or an unambiguous prefix. */
 static int refuse_missing(const command_spec *command, const char *word)
 {
     char list[OPTION_WORDS_BYTES], expected[OPTION_WORDS_BYTES];
@@ -362,7 +362,7 @@ static bool ends_with(const char *path, const char *ending, size_t length)
            strncasecmp(path + whole - length, ending, length) == 0;
 }
 
-/* Whether a path has one of the endings "html htm". */
+/* Whether a path has one of the endings, listed as "html htm". */
 static bool has_ending(const char *path, const char *endings)
 {
     for (const char *at = endings; *at != '\0'; at += strspn(at, " ")) {
@@ -374,7 +374,7 @@ static bool has_ending(const char *path, const char *endings)
     return false;
 }
 
-/* ---- A command line ---- */
+/* ---- Command lines ---- */
 
 typedef struct getopt_lists {
     struct option longs[OPTIONS_MAX + 1];
@@ -415,7 +415,7 @@ static size_t index_of_letter(const command_spec *command, int letter)
     return i;
 }
 
-/* One option. Returns 0, the exit status, or -1: that was all. */
+/* Handles a result of getopt_long(). Returns 0, the exit status, or -1: help was printed, stop. */
 static int take_option(const command_spec *command, int answer, const char *word, void *arguments,
                        option_line *line)
 {
@@ -430,8 +430,8 @@ static int take_option(const command_spec *command, int answer, const char *word
 }
 
 /*
- * The word that getopt has answered about. Options may stand behind other words: getopt has then
- * moved them, and stands behind the word, or still within it if there are letters left.
+ * Returns the word that getopt's result is about. Options can follow operands; getopt then moves
+ * them to the front. Its optind is after the word, or still at it if letters remain in it.
  */
 static const char *word_at_fault(char **argv, int before, int answer)
 {
@@ -442,7 +442,7 @@ static const char *word_at_fault(char **argv, int before, int answer)
     return ended ? whole : argv[optind];
 }
 
-/* Other programs take "-" for their input. Here it would be a file that nobody has. */
+/* Refuses "-", which other programs take for their input. Here it would be the name of a file. */
 static int check_operands(const command_spec *command, char **operands)
 {
     for (char **each = operands; command->operands != NULL && *each != NULL; each++)
@@ -452,7 +452,7 @@ static int check_operands(const command_spec *command, char **operands)
     return 0;
 }
 
-/* "--json out.json": the value of an option that may go without one is joined to it. */
+/* Refuses "--json out.json": an optional value must be joined with '='. */
 static int check_next(const command_spec *command, const option_spec *option, const char *next)
 {
     if (option->kind != OPTION_DOCUMENT || next == NULL || !has_ending(next, option->files) ||
@@ -469,7 +469,7 @@ bool options_parse(const command_spec *command, int argc, char **argv, void *arg
     make_lists(command, &lists);
     *line_out = (option_line){0};
     opterr = 0;
-    optind = 0; /* starts over, and looks at the '+' again */
+    optind = 0; /* restarts getopt, which then reads the '+' again */
     for (;;) {
         int at = optind > 0 ? optind : 1;
         int answer = getopt_long(argc, argv, lists.letters, lists.longs, NULL);
@@ -511,7 +511,7 @@ static bool is_special(const char *path)
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings)
 {
-    /* Endings of formats; others may be anything, such as the date of a run. */
+    /* Endings of known formats. Any other ending is allowed, such as the date of a run. */
     static const char others[] =
         "html htm svg json rvt zst gz pickle pdf png jpg jpeg gif webp xml csv txt md toml yaml";
     if (path == NULL || is_special(path) || has_ending(path, endings) || !has_ending(path, others))
@@ -560,7 +560,7 @@ bool options_make_budgets(int argc, option_budgets *budgets_out)
     return budgets_out->list != NULL;
 }
 
-/* A stage's name may hold '='; a size does not. */
+/* Splits at the last '=', because the name of a stage may contain one. */
 int options_add_budget(const command_spec *command, const option_spec *option, char *value,
                        void *arguments)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the subcommands take, as tables: one entry an option, with its help, its default and what
- * kind of value it has. The parser, `--help`, the manual pages and the completions of the shells
- * are all made from these tables, so that none of them can lag behind.
+ * The options of the subcommands, as tables. Each option has an entry with its help, its default
+ * and its kind of value. The parser, `--help`, the manual pages and the shell completions are all
+ * generated from these tables, so they cannot disagree.
  *
- * Texts are prose without line ends. `A word in backquotes` is what a user types.
+ * Texts are prose without line breaks. `Text in backquotes` is what a user types.
  */
 #ifndef RVL_CLI_OPTIONS_H
 #define RVL_CLI_OPTIONS_H
@@ -17,24 +17,24 @@
 
 typedef enum option_kind {
     OPTION_END,
-    OPTION_GROUP,    /* a heading: help has its text */
-    OPTION_FLAG,     /* bool, which becomes true; with a bit: uint64_t, in which it is set */
+    OPTION_GROUP,    /* a heading; help has its text */
+    OPTION_FLAG,     /* bool, set to true; with bit: uint64_t, in which the bit is set */
     OPTION_STRING,   /* const char * */
-    OPTION_FILE,     /* the same; completed by names of files */
-    OPTION_DOCUMENT, /* option_document of document.h: printed, or with a value written there */
-    OPTION_DEVICE,   /* the same; a profile or a size */
-    OPTION_CHOICE,   /* the same; one of the words that value lists: "sim|cuda" */
-    OPTION_WORD,     /* an enum: which of these words it is */
+    OPTION_FILE,     /* const char *; shells complete it with file names */
+    OPTION_DOCUMENT, /* option_document of document.h: prints it, or writes it to the value */
+    OPTION_DEVICE,   /* const char *: a profile or a size */
+    OPTION_CHOICE,   /* const char *: one of the words that value lists, as "sim|cuda" */
+    OPTION_WORD,     /* enum: the index of the word in value */
     OPTION_NUMBER,   /* uint32_t, from least to most */
     OPTION_SIZE,     /* uint64_t */
-    OPTION_CALL,     /* set() takes the value */
-    OPTION_SETTINGS  /* all settings of a step: set() takes the value; optional: they are lists */
+    OPTION_CALL,     /* calls set() with the value */
+    OPTION_SETTINGS  /* all settings of a step: calls set() with each value; optional: lists */
 } option_kind;
 
 typedef struct option_spec option_spec;
 typedef struct command_spec command_spec;
 
-/* Takes a value, NULL where there is none. Returns 0 or, having complained, the exit status. */
+/* Receives the value; NULL: none. Returns 0 or, having complained, the exit status. */
 typedef int (*option_set_fn)(const command_spec *command, const option_spec *option, char *value,
                              void *arguments);
 
@@ -42,21 +42,21 @@ struct option_spec {
     option_kind kind;
     char letter; /* 0: none */
     const char *name;
-    const char *value; /* what --help calls it; words to choose from as "a|b"; NULL: no value */
+    const char *value; /* its name in --help, or words to choose from as "a|b"; NULL: no value */
     const char *help;
-    const char *usual; /* the default; NULL: not worth a word */
+    const char *usual; /* the default; NULL: not mentioned */
     size_t field;      /* offset in the arguments */
-    uint64_t bit;      /* of a flag; 0: it is a bool */
+    uint64_t bit;      /* for a flag; 0: the field is a bool */
     uint32_t least;
     uint32_t most;
     option_set_fn set;
-    const char *expected; /* of a value; NULL: what its kind says */
+    const char *expected; /* describes a valid value; NULL: the text of its kind */
     bool repeated;
     bool optional;     /* the value may be left out */
     const char *files; /* endings that completion offers: "rvt rvt.zst"; NULL: any */
 };
 
-/* A term and what it means. Lists end with a term of NULL. */
+/* A term and its meaning. Lists end with a NULL term. */
 typedef struct text_entry {
     const char *term;
     const char *text;
@@ -65,110 +65,115 @@ typedef struct text_entry {
 struct command_spec {
     const char *name; /* NULL: the command itself */
     const char *summary;
-    const char *usage;       /* what follows the name; several lines: several forms */
-    const char *description; /* paragraphs, divided by an empty line */
+    const char *usage;       /* the text after the name; one form on each line */
+    const char *description; /* paragraphs, separated by empty lines */
     const option_spec *options;
     const text_entry *exits;
     const text_entry *examples; /* a command line, and what it does */
     const text_entry *environment;
     const text_entry *files;
     const char *see_also; /* names of pages and documents */
-    const char *operands; /* endings of the files that the other words name; NULL: no files */
-    bool command_follows; /* the first word that is no option ends the options */
+    const char *operands; /* endings of the files that operands name; NULL: no files */
+    bool command_follows; /* options end at the first operand */
 };
 
-/* The i-th entry of a command, those that all commands have behind its own; NULL: no more. */
+/* Returns a command's i-th option. The options of all commands follow its own. NULL: no more. */
 const option_spec *options_at(const command_spec *command, size_t i);
 
-/* The most options, and titles of groups, that a command has. */
+/* The maximum of options and group titles of a command. */
 #define OPTIONS_MAX 128
 
 typedef struct option_line {
-    int status;              /* where options_parse() says false: the exit status */
-    int first;               /* argv[first] and on are the other words */
-    bool given[OPTIONS_MAX]; /* by index in the table */
+    int status;              /* the exit status if options_parse() returns false */
+    int first;               /* the operands start at argv[first] */
+    bool given[OPTIONS_MAX]; /* by index of options_at() */
 } option_line;
 
 /*
- * Parses a command line into the arguments that the table's fields lie in. false: this is all,
- * since help was asked for, or something is wrong and has been said.
+ * Parses a command line into arguments, at the offsets that the table gives. false: stop and return
+ * line_out->status, because help was printed, or an error was found and reported.
  */
 bool options_parse(const command_spec *command, int argc, char **argv, void *arguments,
                    option_line *line_out);
 
-/* Whether an option of that name was there. */
+/* Whether the command line had the option of that name. */
 bool options_given(const command_spec *command, const option_line *line, const char *name);
 
-/* Complains, names the help of the command, and returns EXIT_BAD_INPUT. */
+/* Complains, refers to the command's help, and returns EXIT_BAD_INPUT. */
 int options_refuse(const command_spec *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* "staged or together" of "staged|together", cut where the room ends. */
+/* Formats "staged|together" as "staged or together", cut to the size of text. */
 #define OPTION_WORDS_BYTES 256
 void options_list_words(const char *value, char text[OPTION_WORDS_BYTES]);
 
-/* Index of a word in "staged|together"; -1: it is none of them. */
+/* Returns the index of a word in "staged|together"; -1: not found. */
 int options_find_word(const char *value, const char *word);
 
-/* The i-th word that value lists; false: no more. Names of values, such as N, are no words. */
+/* Copies the i-th word that value lists. false: no more. A placeholder such as N is not a word. */
 bool options_word_at(const char *value, size_t i, char text[OPTION_WORDS_BYTES]);
 
-/* "staged" or "together", also as a setting of a step or of a check. false: it is neither. */
+/* Parses "staged" or "together", for options and for settings of a step or a check. false: neither.
+ */
 bool options_wake(const char *text, rvl_wake *wake_out);
 
-/* Refuses a name with the ending of another format than what is written, and names the remedy. */
+/* Refuses an output name that has the ending of another format, and suggests a remedy. Returns 0 or
+ * the exit status. */
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
 
-/* The same of -o, which names a trace (NULL: none). "-" is refused: stdout has what people read. */
+/* Checks the ending of -o, which names a trace (NULL: none). Refuses "-", because the text goes to
+ * stdout. Returns 0 or the exit status. */
 int options_check_trace(const command_spec *command, const char *path, const char *endings);
 
-/* Budgets as they are named on a command line. */
+/* The budgets of a command line. */
 typedef struct option_budgets {
-    rvl_budget *list; /* room for one a word of the command line */
+    rvl_budget *list; /* with room for each word of the command line */
     size_t count;
 } option_budgets;
 
-/* Makes that room. false: there is no memory. */
+/* Allocates the list, which the caller frees. false: no memory. */
 bool options_make_budgets(int argc, option_budgets *budgets_out);
 
-/* Takes STAGE=SIZE, which the budget then points into; the table's field is an option_budgets. */
+/* Adds the budget STAGE=SIZE, and keeps a pointer into value. The option's field is an
+ * option_budgets. */
 int options_add_budget(const command_spec *command, const option_spec *option, char *value,
                        void *arguments);
 
-/* Whether a path is of a PyTorch snapshot, by its ending. */
+/* Whether a path has the ending of a PyTorch snapshot. */
 bool options_is_snapshot(const char *path);
 
-/* Refuses options of snapshots where no path is one. */
+/* Refuses options for snapshots if no path is a snapshot. Returns 0 or the exit status. */
 int options_check_snapshots(const command_spec *command, const option_line *line,
                             const char *const *paths, size_t path_count);
 
 /* ---- device_option.c ---- */
 
 /*
- * Whether a device can be simulated: a profile, or a size that a GPU may have. If not, why has what
- * is wrong and what may have been meant.
+ * Whether a device can be simulated: a profile, or a size that a GPU may have. If not, stores the
+ * reason in why, with similar names.
  */
 #define DEVICE_WHY_BYTES 320
 bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
 
-/* Says that 80GB is less than a card that is sold so has. */
+/* Warns that 80GB is less than a card has that is sold as 80 GB. */
 void options_warn_of_decimal(const char *option, const char *text);
 
 /* ---- help.c ---- */
 
-/* `--help` of a command, in lines of at most 80 columns. */
+/* Prints the help of a command, in lines of at most 80 columns. */
 void help_print(const command_spec *command);
 
 /* ---- suggest.c ---- */
 
-/* How far apart two words are, case aside: letters changed, added, left out, or swapped. */
+/* Returns the edit distance of two words, ignoring case: letters changed, added, removed or
+ * swapped. */
 size_t suggest_distance(const char *a, const char *b);
 
-/* Whether a mistyped word may have meant that name. */
+/* Whether word may be a misspelling of name. */
 bool suggest_matches(const char *word, const char *name);
 
-/* ---- Options that several commands have ---- */
+/* ---- Options of several commands ---- */
 
 #define OPTION_TRACE_FILES "rvt rvt.zst pickle pickle.gz"
 
@@ -236,14 +241,14 @@ bool suggest_matches(const char *word, const char *name);
         .usual = "refuse it", .help = "read a trace that is cut off up to its last whole line",    \
     }
 
-/* What --color and --progress say; without a value: always. */
+/* The values of --color and --progress. Without a value: always. */
 typedef enum option_when { WHEN_AUTO, WHEN_ALWAYS, WHEN_NEVER } option_when;
 
-/* Returns 0 or, having complained, the exit status. */
+/* Parses such a value. Returns 0 or, having complained, the exit status. */
 int options_set_when(const command_spec *command, const option_spec *option, const char *value,
                      option_when *when_out);
 
-/* ---- terminal.c and progress.c have these two ---- */
+/* ---- terminal.c and progress.c ---- */
 
 #define OPTION_OF_COLOR                                                                            \
     {                                                                                              \

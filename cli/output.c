@@ -15,9 +15,10 @@
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define ENDING_COUNT (sizeof ending / sizeof ending[0])
 
-static const rvli_output *volatile open_file; /* what the handler removes; NULL: nothing */
+static const rvli_output *volatile open_file; /* the handler removes its draft; NULL: none */
 
-/* The signal is blocked while its handler runs, and then ends the process as it would have. */
+/* Signal handler. The raised signal stays blocked until the handler returns, and then ends the
+ * process by its default action. */
 static void remove_draft(int number)
 {
     const rvli_output *file = open_file;
@@ -26,7 +27,7 @@ static void remove_draft(int number)
     raise(number);
 }
 
-/* The kernel removes drafts without a name. Signals that are ignored stay so. */
+/* Only for drafts with a name: the kernel removes the others. Ignored signals stay ignored. */
 static void handle_signals(const rvli_output *file)
 {
     struct sigaction before, action = {.sa_handler = remove_draft, .sa_flags = (int)SA_RESETHAND};
@@ -52,7 +53,7 @@ static int complain_last(void)
     return complain_of_file("%s", rvli_error_get()->message);
 }
 
-/* A signal may come when the draft has a name, and not before the handler knows it. */
+/* Blocks signals until the handler knows the name of the draft. */
 static bool open_file_and_handler(const char *path, rvli_output *file)
 {
     sigset_t all, before;
@@ -84,7 +85,7 @@ output_file output_to_stdout(void)
     return (output_file){.stream = stdout, .file = {.fd = -1, .folder = -1}};
 }
 
-/* fclose() is too late to fail: what it would write is written before the file takes its name. */
+/* Flushes the stream before the file gets its name: a failure in fclose() would come too late. */
 static rvl_status end_file(output_file *output, bool whole)
 {
     errno = whole ? errno : ENOMEM;
@@ -102,7 +103,8 @@ int output_finish(output_file *output, bool whole)
     return status;
 }
 
-/* Within single quotes, unless a shell takes all of it as it is. The caller frees it. */
+/* Returns the path in single quotes, if a shell needs them. The caller frees it. NULL: no memory.
+ */
 static char *quoted(const char *path)
 {
     static const char plain[] =
@@ -147,7 +149,7 @@ void output_tell(const char *path, const char *next)
 
 void output_abandon(output_file *output)
 {
-    output->file.fd = -1; /* the stream's */
+    output->file.fd = -1; /* the stream owns it */
     rvli_output_close(&output->file);
     fclose(output->stream);
     leave_signals();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Outputs that are inputs, or each other: the path of one may be another spelling, or a link. */
+/* Finds outputs that would replace an input or each other. */
 #include <sys/stat.h>
 
 #include "command.h"
 #include "output.h"
 
-/* Nothing is replaced there, and a terminal or a socket is often both. */
+/* Writing to a special file replaces nothing. A terminal or a socket is often input and output. */
 static bool is_special(const char *path)
 {
     struct stat facts;

@@ -25,7 +25,7 @@ static int by_place(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Stages of one name and rank stand together. Returns how many there are of these. */
+/* Joins the stages of the same name and rank, which must be adjacent. Returns how many remain. */
 static size_t join_names(peak *list, size_t count)
 {
     size_t names = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A replay's stages as rows: by name the largest of each on each device, and how many there are. */
+/* A replay's stages as rows. A row can stand for all stages of a name on a device: it has the
+ * largest of them, and their number. */
 #ifndef RVL_CLI_PEAKS_H
 #define RVL_CLI_PEAKS_H
 
@@ -11,39 +12,40 @@
 
 typedef struct peak {
     size_t device;  /* index in the replay */
-    uint32_t stage; /* the one with the largest peak, the first of several */
-    uint32_t first; /* of that name */
+    uint32_t stage; /* index of the stage with the largest peak; of equal ones, the first */
+    uint32_t first; /* index of the first stage */
     uint32_t count;
-    uint32_t rank;         /* of the process that marks them; RVL_NO_RANK: none, or of several */
-    bool over_budget;      /* any of them */
-    rvl_stage_stats stats; /* of the largest */
+    uint32_t rank;         /* of the process that marks them; RVL_NO_RANK: none, or several */
+    bool over_budget;      /* whether any of them is */
+    rvl_stage_stats stats; /* of the largest stage */
 } peak;
 
-/* Which stages share a row with those of their name. */
+/* Which stages share a row with the other stages of their name. */
 typedef enum peaks_shared {
     PEAKS_OF_NONE,
-    PEAKS_OF_PROCESSES, /* of devices where several processes mark, or stages overlap: a name comes
-                           very often there, and does not say which stage it is */
-    PEAKS_OF_RANKS,     /* the same, by rank: what comes in another order each time has one name */
+    PEAKS_OF_PROCESSES, /* those on devices where processes mark their own stages, or stages
+                           overlap: a name occurs very often there, and does not identify a stage */
+    PEAKS_OF_RANKS,     /* as PEAKS_OF_PROCESSES, with a row for each rank */
     PEAKS_OF_ALL,
 } peaks_shared;
 
-/* In order of devices, then of ranks if these are asked for, then of first stages. The caller frees
+/* Lists the rows by device, then by rank with PEAKS_OF_RANKS, then by first stage. The caller frees
  * *peaks_out. false: no memory. */
 bool peaks_of(const rvl_replay *replay, peaks_shared shared, peak **peaks_out, size_t *count_out);
 
-/* Which of the row's stages is the largest: "#37", or what one of others was marked with. */
+/* Names the largest of the row's stages: "#37", or the text that its mark added to the name. */
 const char *peak_largest(const peak *row);
 
-/* One of many rows, and its place among them. */
+/* A row and its place in the list. */
 typedef struct ranked_peak {
     const peak *row;
     size_t at;
 } ranked_peak;
 
 /*
- * For a table of `most` rows: puts those over a budget and those with the largest peaks first, in
- * order of their places, and behind them the others, the largest first.
+ * Selects the rows for a table of `most` rows. Moves to the front the rows over a budget and then
+ * those with the largest peaks, up to `most`, in order of their places. The others follow, the
+ * largest first.
  */
 void peaks_rank(ranked_peak *rows, size_t count, size_t most);
 

@@ -13,7 +13,7 @@
 #include "command.h"
 #include "options.h"
 
-#define FIRST_MS 2000 /* shorter work is done before a line is worth reading */
+#define FIRST_MS 2000 /* no line for work that ends sooner */
 #define REDRAW_MS 200
 #define PLAIN_MS 10000
 #define BAR_WIDTH 20
@@ -56,7 +56,7 @@ static uint64_t elapsed_ms(void)
            (uint64_t)((time.tv_nsec - now.began.tv_nsec) / NS_PER_MS);
 }
 
-/* "[#####     ]  17 %  1203 of 7000 cases, 12 s, about 60 s left" */
+/* Formats "[###       ]  17 %  1203 cases, 12 s, about 60 s left". */
 static void write_line(char *text, size_t size)
 {
     uint64_t total = atomic_load(&now.total), done = atomic_load(&now.done);
@@ -116,7 +116,7 @@ static void *keep_telling(void *unused)
     return NULL;
 }
 
-/* Signals are for the threads that work. */
+/* Blocks all signals in the new thread. */
 static bool start_thread(void)
 {
     sigset_t all, before;
@@ -152,7 +152,7 @@ void progress_report(uint64_t done, uint64_t total, uint64_t counted)
     atomic_store(&now.counted, counted);
 }
 
-/* Who asked for lines has one of what it came to, however short it was. */
+/* With --progress=always prints a last line, even for very short work. */
 void progress_end(void)
 {
     if (!now.running)
@@ -164,7 +164,7 @@ void progress_end(void)
     pthread_join(now.thread, NULL);
     pthread_cond_destroy(&now.ended);
     now.running = false;
-    if (wanted == WHEN_ALWAYS) /* also of work that was done at once */
+    if (wanted == WHEN_ALWAYS)
         tell();
     if (now.drawn && now.terminal)
         fputs("\r\x1b[K", stderr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How far the work is, on stderr. A thread of its own tells it, so that a call that reports nothing
- * still shows that time goes by, and so that reporting costs a store.
+ * Shows the progress of the work on stderr. A separate thread prints it. So the elapsed time
+ * advances even during a call that reports nothing, and a report costs only three stores.
  */
 #ifndef RVL_CLI_PROGRESS_H
 #define RVL_CLI_PROGRESS_H
@@ -9,16 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether --progress asks for it: always, never, or on a terminal. */
+/* Whether --progress asks for output: always, never, or if terminal is true. */
 bool progress_wanted(bool terminal);
 
-/* what: "replay"; unit: what is counted, "events". Both are kept by reference. */
+/* Starts the display. what: "replay"; unit: of the count, "events". Keeps both pointers. */
 void progress_begin(const char *what, const char *unit);
 
-/* done of total by which the part is known, and what has been counted; total 0: it is not known. */
+/* Reports that done of total is complete, and the count to show. total 0: unknown. */
 void progress_report(uint64_t done, uint64_t total, uint64_t counted);
 
-/* The line goes from a terminal. Nothing of it is written after this. */
+/* Ends the display, and erases its line from a terminal. */
 void progress_end(void);
 
 #endif

@@ -178,14 +178,15 @@ int explain_replay(rvl_status status)
     int code = describe_replay(status, text, sizeof text);
     rvl_error error = *rvli_error_get();
     complain(code, "%s", text);
-    /* At its first byte a file turns out to be of another kind. */
+    /* An error at the first byte suggests a file of another kind. */
     if (error.status == status && status != RVL_ERR_NOT_FOUND && code == EXIT_BAD_INPUT &&
         error.file[0] != '\0' && (error.line == 0 || (error.line == 1 && error.column <= 1)))
         kinds_hint(error.file);
     return code;
 }
 
-/* The JSON of a replay, of which the last character is held back: more keys come before it. */
+/* Writes the JSON of a replay, and holds back its last character, so that more keys can precede it.
+ */
 typedef struct held_text {
     FILE *out;
     char last;
@@ -202,7 +203,7 @@ static bool write_text(void *user, const char *text, size_t size)
     return fwrite(text, 1, size - 1, held->out) == size - 1;
 }
 
-/* What replay_show() shows. */
+/* The result that replay_show() shows. */
 typedef struct shown {
     const rvl_replay *replay;
     const replay_more *more;

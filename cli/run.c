@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille run: a command on simulated GPUs (simulate.h). What its processes did is replayed at the
- * end for the table of stages.
+ * reveille run: runs a command on simulated GPUs (simulate.h). At the end it replays the trace of
+ * the processes, for the table of stages.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ typedef struct arguments {
     simulation what;
     const char *output;
     const char *attribution; /* "on", "off"; NULL: on */
-    const char *snapshots;   /* NULL: PyTorch's history goes with this run */
+    const char
+        *snapshots; /* the folder that keeps PyTorch's history; NULL: delete it after the run */
     history history;
     rvli_machine_engines engines;
     lengths_rule rule;
@@ -264,8 +265,8 @@ static rvl_status replay_with(const char *trace, const option_budgets *budgets,
 }
 
 /*
- * The run is over when a budget turns out to name no stage of it, and cannot be had again: what
- * there is to see of it is shown, with the other budgets.
+ * Replays with only those budgets that name a stage of the run. The run is over and cannot be
+ * repeated, so its result is shown in spite of a wrong budget.
  */
 static rvl_status replay_without_unknown(const char *trace, option_budgets *budgets,
                                          const option_headroom *headroom, rvl_replay **replay_out)
@@ -283,7 +284,7 @@ static rvl_status replay_without_unknown(const char *trace, option_budgets *budg
     return replay_with(trace, budgets, headroom, replay_out);
 }
 
-/* ---- What there is to say beside the replay ---- */
+/* ---- Additions to the replay's result ---- */
 
 static bool print_more(const void *user, const rvl_replay *replay)
 {
@@ -316,7 +317,7 @@ static bool find_advice(arguments *parsed, const rvl_replay *replay)
     return advice_find(parsed->history.folder, refused, &parsed->advice);
 }
 
-/* What the run was, from its trace. Returns the exit status that it asks for. */
+/* Shows the result of the run from its trace. Returns the exit status. */
 static int show(arguments *parsed, const char *trace)
 {
     rvl_replay *replay = NULL;
@@ -346,7 +347,8 @@ static int show(arguments *parsed, const char *trace)
 
 /* ---- Running ---- */
 
-/* The command's exit status, with what there is to say of how it ran. */
+/* Prints messages about how the command ran. Returns its exit status, or EXIT_BAD_INPUT if it
+ * succeeded but used no GPU, or if the run is incomplete. */
 static int tell(const arguments *parsed, const simulation_end *end)
 {
     int code = record_exit_status(end->status);
@@ -362,7 +364,8 @@ static int tell(const arguments *parsed, const simulation_end *end)
     return code == 0 && (unused || incomplete) ? EXIT_BAD_INPUT : code;
 }
 
-/* Another run into the same file replaces it, and not what this one reads of its own. */
+/* Complains if the trace file was replaced, as by another run. This run still reads its own file.
+ */
 static void tell_replaced(const rvli_output *kept, const char *path)
 {
     struct stat own, there;
@@ -411,7 +414,7 @@ static int run_into(arguments *parsed, const char *library, const char *trace, r
     return status;
 }
 
-/* The table is made of what was written: a pipe or a terminal cannot be read again. */
+/* Whether the written trace can be read for the table: not from a pipe or a terminal. */
 static bool is_readable_again(const rvli_output *kept)
 {
     struct stat facts;
@@ -435,7 +438,7 @@ static int run_kept(arguments *parsed, const char *library)
     return status;
 }
 
-/* A trace that is not kept has no name, and goes with this process. */
+/* Without -o, the trace is a file without a name, which ends with this process. */
 static int run(arguments *parsed)
 {
     char library[PATH_MAX] = "", path[PATH_MAX], unnamed[SIMULATE_TRACE_BYTES];
