@@ -76,21 +76,22 @@ void kinds_hint(const char *path);
 
 /* ---- terminal.c ---- */
 
-/* Whether the standard output is to have colours: as --color says, or where it is a terminal. */
+/* Whether to colour the standard output, by --color, NO_COLOR and whether it is a terminal. */
 bool wants_colour(void);
 
-/* Whether the locale's characters are UTF-8; if not, only ASCII is drawn. */
+/* Whether the locale uses UTF-8. If not, only ASCII is drawn. */
 bool knows_utf8(void);
 
-/* How wide a terminal is: as COLUMNS says, or the terminal itself; 80 where neither does. */
+/* Returns the terminal's width, from COLUMNS or the terminal; 80 if neither has one. */
 unsigned terminal_columns(void);
 
-/* The width that tables are fitted to; 0: none, since the standard output is no terminal. */
+/* Returns the width that tables must fit; 0: any, because the standard output is not a terminal, or
+ * its width is not known. */
 unsigned table_columns(void);
 
 /* ---- text.c ---- */
 
-/* Formats a size as "94.2 GiB". Below 1 KiB in whole bytes. Returns text. */
+/* Formats a size as "94.2 GiB": in B, KiB, MiB or GiB, by its magnitude. Returns text. */
 #define SIZE_TEXT_BYTES 32
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
@@ -124,26 +125,27 @@ bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 typedef struct table table;
 
-/* right: for every column, whether it is aligned to the right. NULL: no memory. */
+/* right: for each column, whether it is right-aligned; kept by pointer. NULL: no memory. */
 table *table_new(const char *const *titles, const bool *right, size_t columns);
 
-/* Adds a row of as many cells as there are columns, which are copied and made harmless. */
+/* Adds a row, with a cell for each column. Copies the cells, with unsafe characters escaped. */
 void table_add(table *rows, const char *const *cells);
 
 /*
- * The same for a table that is too long to be kept: table_widen() hears of every row first, and
- * then table_put() prints each. Cells of the last column may be "" when they are heard of.
+ * For a table that is too long to store its rows. First call table_widen() for every row, to learn
+ * the widths; then table_print() for the titles, and table_put() for every row. table_widen() may
+ * get "" for the last column. Cells must be safe to print (printable()).
  */
 void table_widen(table *rows, const char *const *cells);
-/* Prints the rows that were added: of a table that is not kept, the titles. */
+/* Prints a row that is not stored; marked rows in red. */
 void table_put(table *rows, const char *const *cells, bool marked, const char *indent);
 
 /* Marks the row added last. */
 void table_mark_last(table *rows);
 
 /*
- * Prints it on stdout, each line with an indent; marked rows in red where there are colours. false:
- * no memory, now or when a row was added.
+ * Prints the titles and the added rows on stdout, each line after the indent. Marked rows are red,
+ * if colours are wanted. false: there was no memory when a row was added.
  */
 bool table_print(table *rows, const char *indent);
 void table_free(table *rows);
@@ -151,8 +153,8 @@ void table_free(table *rows);
 /* ---- report.c ---- */
 
 /*
- * Prints the result for people, without the verdict. each_stage: a table for each device and a row
- * for each stage, also where several could share one. false: no memory.
+ * Prints the result as tables, without the verdict. each_stage: with a table for each device and a
+ * row for each stage, even if several could share one. false: no memory.
  */
 bool report_print_tables(const rvl_replay *replay, const rvl_trace_progress *progress,
                          bool each_stage);

@@ -37,7 +37,8 @@ bool simulate_find_library(char path[PATH_MAX])
         complain(0,
                  "there is no " AUDIT_LIBRARY " beside this command: install it. A build without "
                  "CUDA's headers has none: scripts/cuda-headers in the sources brings them");
-    return path[0] != '\0' && record_make_listable(path, ":$"); /* as LD_AUDIT, PYTHONPATH */
+    return path[0] != '\0' &&
+           record_make_listable(path, ":$"); /* separators in LD_AUDIT and PYTHONPATH */
 }
 
 static bool set_number(const char *variable, uint32_t number)
@@ -48,8 +49,9 @@ static bool set_number(const char *variable, uint32_t number)
 }
 
 /*
- * What torchrun sets for a process, of nodes with as many GPUs as there are here. The store is an
- * agent's: PyTorch's rank 0 would open one itself otherwise, and wait there for the others.
+ * Sets the variables that torchrun sets for a process, as if every node had the number of GPUs of
+ * this one. Declares the store as an agent's. Otherwise PyTorch's rank 0 would open one itself, and
+ * wait there for the other ranks.
  */
 static bool set_rank(const simulation *what, uint16_t store_port)
 {
@@ -68,9 +70,9 @@ static bool set_rank(const simulation *what, uint16_t store_port)
 }
 
 /*
- * Beside an LD_AUDIT library the loader leaves less than 4 KiB for thread-local memory of libraries
- * that come later. Allocators that are preloaded have more (Ray preloads jemalloc into its
- * servers). Each thread has it on its stack, so it is not made larger than they need.
+ * With an LD_AUDIT library, the loader leaves less than 4 KiB of thread-local memory for libraries
+ * that are loaded later. Preloaded allocators need more (Ray preloads jemalloc into its servers).
+ * This memory is on the stack of each thread, so we reserve no more than they need.
  */
 #define STATIC_TLS "glibc.rtld.optional_static_tls"
 
@@ -81,8 +83,8 @@ static bool leave_room_for_threads(void)
            record_add_path("GLIBC_TUNABLES", STATIC_TLS "=65536", false);
 }
 
-/* The loader's audit functions have a C library of their own, with which valgrind aborts. So there
- * the folder of the libraries comes first instead. */
+/* Leads the command to our libraries by LD_AUDIT. Audit libraries load a second C library, at which
+ * valgrind aborts, so valgrind gets the folder first in LD_LIBRARY_PATH instead. */
 static bool lead(const simulation *what, const char *library, const char *folder)
 {
     const char *slash = strrchr(what->command.path, '/');
@@ -114,7 +116,8 @@ static bool set_responses(const simulation *what)
                                          set_number("REVEILLE_RESPONSE_SEED", what->response_seed);
 }
 
-/* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
+/* Sets the command's environment. Triton takes the driver's folder from TRITON_LIBCUDA_PATH, or
+ * else asks ldconfig. Python runs our sitecustomize.py from PYTHONPATH. */
 static bool set_environment(const simulation *what, const char *library, const char *machine)
 {
     char folder[PATH_MAX], driver[PATH_MAX + 16], python[PATH_MAX + 16], kept[24];
@@ -128,15 +131,16 @@ static bool set_environment(const simulation *what, const char *library, const c
            set_responses(what) && lead(what, library, folder) && leave_room_for_threads() &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
-           setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* not nvidia-smi */
+           setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) ==
+               0 && /* Reveille's own reads of NVML; not nvidia-smi */
            (what->history != NULL ? setenv("REVEILLE_HISTORY", what->history, 1)
                                   : unsetenv("REVEILLE_HISTORY")) == 0 &&
-           unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */
+           unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* it names the real GPUs of this machine */
            (what->nvtx == NULL || (setenv("REVEILLE_STAGES", what->nvtx, 1) == 0 &&
                                    setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
 }
 
-/* ---- The environment that this process has itself ---- */
+/* ---- This process's environment ---- */
 
 static void free_words(char **words)
 {
@@ -162,7 +166,8 @@ static char **copy_environment(void)
     return words;
 }
 
-/* A second command must not find what the first was given. */
+/* Restores our environment, so that a second command does not inherit settings of the first. Frees
+ * words. */
 static bool restore_environment(char **words)
 {
     bool good = clearenv() == 0;
@@ -232,7 +237,7 @@ static int run_on(const simulation *what, rvli_machine *machine, const char *lib
                : complain(EXIT_INTERNAL, "waiting for processes: %s", strerror(number));
 }
 
-/* From now on the trace grows under its name. */
+/* Gives the trace its name before it is complete. */
 static int publish(rvli_output *kept)
 {
     if (kept == NULL || kept->folder < 0 || rvli_output_publish(kept, false) == RVL_OK)
@@ -293,7 +298,7 @@ int simulate_trace(char path[SIMULATE_TRACE_BYTES])
     return file;
 }
 
-/* ---- What is to be said of it ---- */
+/* ---- Messages ---- */
 
 void simulate_tell_refusals(const rvli_machine_refusal *refused)
 {
@@ -364,7 +369,7 @@ bool simulate_tell_turned_away(const simulation_end *end)
     return true;
 }
 
-/* A command that is well and has used no GPU has shown nothing. */
+/* A command that succeeds without a GPU has tested nothing. */
 bool simulate_tell_unused(const simulation_end *end)
 {
     if (end->processes > 0)

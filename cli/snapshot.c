@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille snapshot: what a PyTorch memory snapshot says of every stage, and what would change. */
+/* reveille snapshot: the memory of every stage of a PyTorch snapshot, as recorded or with changes.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,13 @@
 #include "progress.h"
 #include "reveille/snapshot.h"
 
-#define CAPACITY_MIN (UINT64_C(1) << 20) /* bytes; less is a number without its unit */
+#define CAPACITY_MIN (UINT64_C(1) << 20) /* bytes; a smaller number most likely lacks its unit */
 
 #define DEVICE_MAX 4096
 
 typedef struct arguments {
     rvl_snapshot_options options;
-    const char **settings; /* room for one a word of the command line */
+    const char **settings; /* with room for each word of the command line */
     const char *path;
     option_document json;
     bool tensors;
@@ -139,7 +140,7 @@ const command_spec snapshot_spec = {
 
 /* ---- Arguments ---- */
 
-/* A number alone is an index; a size has a unit. Either kind once. */
+/* A number without a unit is an index. Each kind can be given once. */
 static int set_device(const command_spec *command, const option_spec *option, char *value,
                       void *user)
 {
@@ -162,12 +163,12 @@ static int set_device(const command_spec *command, const option_spec *option, ch
     return 0;
 }
 
-/* What a device has for one process. A capacity that is given says it already. */
+/* Sets the capacity to what the device has for one process, unless --capacity was given. */
 static void set_capacity(arguments *parsed)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
     if (parsed->device == NULL || parsed->options.capacity_bytes > 0 ||
-        rvl_profile_load(parsed->device, &profile) != RVL_OK) /* looked at before */
+        rvl_profile_load(parsed->device, &profile) != RVL_OK) /* set_device() has checked it */
         return;
     uint64_t taken = profile.driver.context_bytes + profile.driver.first_kernel_bytes;
     parsed->options.capacity_bytes =
@@ -188,7 +189,8 @@ static int add_setting(const command_spec *command, const option_spec *option, c
     return 0;
 }
 
-/* Tensors are listed as they were recorded: nothing is run through the model. */
+/* --tensors lists the recording without the allocator's model, so it excludes the model's options.
+ */
 static int check(const arguments *parsed, const option_line *line, int operands)
 {
     static const char *const of_the_model[] = {
@@ -257,7 +259,7 @@ static bool print_stages(const rvl_snapshot *snapshot, uint32_t count)
     return ok;
 }
 
-/* Without stacks the table above has said it all. */
+/* Whether the snapshot has stacks. Without them, lines add nothing to the table of stages. */
 static bool has_stacks(const rvl_snapshot *snapshot, uint32_t stage)
 {
     rvl_snapshot_line line = {.struct_size = sizeof line};

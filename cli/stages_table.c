@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The result of a replay for people: a table for each device, stages down, and below it the first
- * instant that does not fit. Devices that share a table (alike.h) have the largest of each row in
- * it, with the device that it is on.
+ * Prints the result of a replay: a table for each device, with a row for each stage, and below it
+ * the first instant that does not fit. A table that devices share (alike.h) shows the largest of
+ * each row, and the device that has it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 #include "command.h"
 
 #define NS_PER_SECOND 1e9
-#define ROWS_MOST 100u /* of a table, unless each stage is asked for */
+#define ROWS_MOST 100u /* of a table, unless --each-stage is given */
 
 enum { STAGE, PEAK, MARK, DEVICES, LEAST, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
 
-/* Of one device, and of several; a column without a title and without cells is not there. */
+/* [0]: for one device; [1]: for several. A column without a title and cells takes no space. */
 static const char *const titles[2][COLUMNS] = {
     {"stage", "peak", "", "", "", "end", "free at peak", "host", "seconds", "who holds the peak"},
     {"stage", "peak", "", "on device", "elsewhere from", "end", "free at peak", "host", "seconds",
@@ -25,7 +25,7 @@ static const char *const titles[2][COLUMNS] = {
 };
 static const bool right[COLUMNS] = {false, true, false, true, true, true, true, true, true, false};
 
-/* "engine/kv_cache"; the caller frees it. NULL: no memory. */
+/* Returns "engine/kv_cache". The caller frees it. NULL: no memory. */
 static char *holder_name(const char *process, const char *tag)
 {
     char *name = NULL;
@@ -36,8 +36,8 @@ static char *holder_name(const char *process, const char *tag)
     return text;
 }
 
-/* "engine/kv_cache 94.2 GiB, engine/weights 30.7 GiB, 12 others 3.0 GiB"; the caller frees it.
- * NULL: no memory. */
+/* Returns "engine/kv_cache 94.2 GiB, engine/weights 30.7 GiB, 12 others 3.0 GiB". The caller frees
+ * it. NULL: no memory. */
 static char *holders_text(const rvl_replay *replay, size_t device, uint32_t stage,
                           uint64_t peak_bytes)
 {
@@ -76,14 +76,14 @@ static const char *mark_of(bool fits, bool over_budget)
     return over_budget ? "* OOM, over budget" : "* OOM";
 }
 
-/* ---- Numbers of devices ---- */
+/* ---- Device numbers ---- */
 
 typedef struct number_list {
-    int numbers[RVL_MAX_DEVICES]; /* in order */
+    int numbers[RVL_MAX_DEVICES]; /* ascending */
     size_t count;
 } number_list;
 
-/* "0-3, 6"; the caller frees it. NULL: no memory. */
+/* Returns "0-3, 6". The caller frees it. NULL: no memory. */
 static char *numbers_text(const number_list *list)
 {
     char *text = NULL;
@@ -104,11 +104,11 @@ static char *numbers_text(const number_list *list)
     return NULL;
 }
 
-/* ---- A row ---- */
+/* ---- Rows ---- */
 
 /*
- * "forward x50, most in #37", "other stages x50, most in step-7"; the caller frees it. NULL: no
- * memory.
+ * Returns "forward x50, most in #37", or "other stages x50, most in step-7". The caller frees it.
+ * NULL: no memory.
  */
 static char *row_name(const peak *row)
 {
@@ -125,7 +125,8 @@ static char *row_name(const peak *row)
     return text;
 }
 
-/* Of rows that are left out, as one; the caller frees it. NULL: no memory. */
+/* Returns the name of the row that stands for all omitted rows. The caller frees it. NULL: no
+ * memory. */
 static char *rest_name(const peak *largest, uint64_t count)
 {
     char *text = NULL, *shown = printable(largest->stats.name);
@@ -136,7 +137,8 @@ static char *rest_name(const peak *largest, uint64_t count)
     return text;
 }
 
-/* On which devices a row's largest is, and how small it is elsewhere. */
+/* Returns the devices that have a row's largest peak. Stores the smallest peak of the other devices
+ * in least_text. The caller frees the result. NULL: no memory. */
 static char *where_text(const alike_group *of, size_t row, const peak *largest,
                         char least_text[SIZE_TEXT_BYTES])
 {
@@ -167,8 +169,9 @@ static bool is_over_budget(const alike_group *of, size_t row)
 }
 
 /*
- * Its widths, or, to_print, the row itself. Only what is printed lists its holders. rest: of how
- * many stages it is the largest, which are left out; 0: it is a row of its own.
+ * Prints a row, or, without to_print, widens the table for it, without its holders. rest: the
+ * number of omitted stages that the row stands for, and of which it is the largest; 0: an ordinary
+ * row. false: no memory.
  */
 static bool show_row(table *rows, const alike_group *of, size_t row, uint64_t rest, bool to_print)
 {
@@ -208,7 +211,7 @@ static bool show_row(table *rows, const alike_group *of, size_t row, uint64_t re
     return ok;
 }
 
-/* There may be a row for every event, so that rows are made twice instead of kept. */
+/* There can be a row for every event. So we make each row twice instead of storing it. */
 static bool print_rows(const alike_group *of, bool each_stage)
 {
     size_t count = of->members[0]->row_count, most = each_stage ? SIZE_MAX : ROWS_MOST;
@@ -236,7 +239,7 @@ static bool print_rows(const alike_group *of, bool each_stage)
 
 /* ---- Around the table ---- */
 
-/* Name of a stage of a device; the caller frees it. NULL: no memory. */
+/* Returns the name of a device's stage. The caller frees it. NULL: no memory. */
 static char *stage_text(const rvl_replay *replay, size_t index, uint32_t stage)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
@@ -245,7 +248,7 @@ static char *stage_text(const rvl_replay *replay, size_t index, uint32_t stage)
     return printable(stats.name);
 }
 
-/* What is in doubt about a device that it fits. */
+/* Describes the doubt about a device that fits, if there is one. */
 static void format_doubt(const rvl_replay_device *device, char *text, size_t size)
 {
     char doubt[SIZE_TEXT_BYTES];
@@ -263,7 +266,7 @@ static bool is_any_over_budget(const alike_group *of)
     return false;
 }
 
-/* "device 0", or "devices 0-3" with the device of the peak behind it. */
+/* Prints "device 0: ...", or "devices 0-3: ..." and the device that has the peak. */
 static bool print_heading(const alike_group *of)
 {
     const device_rows *fullest = alike_fullest(of);
@@ -292,7 +295,7 @@ static bool print_heading(const alike_group *of)
     return ok;
 }
 
-/* which: "device 3: ", or "" where the heading has said it. */
+/* which: "device 3: ", or "" if the heading names the device. */
 static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_device *device,
                       const char *which)
 {
@@ -319,7 +322,7 @@ static double change_percent(uint64_t from, uint64_t to)
     return from > 0 ? ((double)to - (double)from) / (double)from * 100 : 0;
 }
 
-/* What was truly in use when a stage ended, as far as the trace says. */
+/* Prints the memory that was really in use at the end of stages, if the trace has such readings. */
 static bool print_readings(const rvl_replay *replay, size_t index, const rvl_replay_device *device,
                            const char *which)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille store: the owner of the store of a node, and how it stands.
+ * reveille store: owns the store of a node, or prints the state of one.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ const command_spec store_spec = {
     .see_also = "reveille(1), rvl_store_open(3)",
 };
 
-/* Says why a call failed. The path and the store's answers are input. */
+/* Prints why a call failed. A bad path, or a bad answer from the store, counts as bad input. */
 static int explain(rvl_status status)
 {
     rvl_error error = {.struct_size = sizeof error};
@@ -81,7 +81,7 @@ static int explain(rvl_status status)
                     error.native_name[0] != '\0' ? ")" : "");
 }
 
-/* ---- How it stands ---- */
+/* ---- State ---- */
 
 static void print_table(const rvl_store_stats *stats)
 {
@@ -122,9 +122,9 @@ static int print_status(const char *path, const option_document *json)
     return document_write(json, write_json, &stats);
 }
 
-/* ---- The owner ---- */
+/* ---- Owner ---- */
 
-/* Each segment takes a descriptor. */
+/* Raises the limit of descriptors: each segment takes one. */
 static void lift_descriptors(void)
 {
     struct rlimit limit;
@@ -134,7 +134,8 @@ static void lift_descriptors(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Blocked, so that they wait to be read; a descriptor that can be read once one has come. */
+/* Blocks SIGINT and SIGTERM. Returns a descriptor that is readable once one of them is pending; -1:
+ * failed. */
 static int catch_signals(void)
 {
     sigset_t caught;
@@ -165,7 +166,7 @@ static int serve(const char *path, uint64_t budget_bytes)
     return code;
 }
 
-/* false: it has been said what is wrong with the variable. */
+/* Reads the budget from the environment. false: the variable is invalid; has complained. */
 static bool read_budget(uint64_t *bytes_out)
 {
     const char *value = getenv(BUDGET_VARIABLE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a mistyped word may have meant. */
+/* Finds the word that a misspelled one may mean. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -18,7 +18,7 @@ static int lower(char letter)
     return tolower((unsigned char)letter);
 }
 
-/* Optimal string alignment: rows of the usual table, and one before, for swapped neighbours. */
+/* Optimal string alignment. Keeps three rows of the table; the oldest is for swapped neighbours. */
 size_t suggest_distance(const char *a, const char *b)
 {
     size_t rows[3][WORD_BYTES_MAX + 1];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of text: columns as wide as their widest cell, two spaces between them.
+ * A table of text. Each column is as wide as its widest cell, with two spaces between columns.
  *
- * On a terminal that is too narrow, columns are folded into bands, which stand below one another: a
- * row is then a line of each band, and the bands after the first are indented further. The last
- * column, which holds text, is wrapped between words where a line is still too long. Elsewhere a
- * row is one line, however long, so that what reads it finds the same everywhere.
+ * On a narrow terminal, the columns are folded into bands that are printed below one another. A row
+ * then has a line for each band, and bands after the first are indented further. If a line is still
+ * too long, the last column, which holds text, is wrapped between words. If the output is not a
+ * terminal, a row is always one line, so that programs always read the same layout.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define RED "\x1b[31m"
 #define PLAIN "\x1b[0m"
 #define BAND_INDENT 4
-#define TEXT_MIN 30 /* columns that text is wrapped in before it gets a line of its own */
+#define TEXT_MIN 30 /* least width for wrapped text; with less room it gets its own band */
 
 typedef struct row {
     char **cells;
@@ -28,10 +28,10 @@ struct table {
     size_t count;
     size_t columns;
     const bool *right;
-    bool failed;     /* no memory for a row */
-    bool is_heard;   /* of rows that are not kept: nobody knows how wide the last column is */
-    size_t *bands;   /* of every column */
-    size_t widths[]; /* of the widest cell so far; the bands lie behind them */
+    bool failed;     /* there was no memory for a row */
+    bool is_heard;   /* rows are not stored (table_widen()): the last column's width is unknown */
+    size_t *bands;   /* the band of each column */
+    size_t widths[]; /* of each column's widest cell so far; bands[] follows in this allocation */
 };
 
 static void free_row(row *line, size_t columns)
@@ -57,7 +57,7 @@ static bool copy_row(row *line, const char *const *cells, size_t columns)
     return true;
 }
 
-/* Columns that UTF-8 takes on a screen, as far as a character is one. */
+/* Returns the columns that UTF-8 text takes on a screen, at one for each character. */
 static size_t text_width(const char *text, size_t length)
 {
     size_t width = 0;
@@ -114,7 +114,7 @@ table *table_new(const char *const *titles, const bool *right, size_t columns)
 /* ---- Bands ---- */
 
 typedef struct layout {
-    size_t limit; /* columns of the terminal; 0: none */
+    size_t limit; /* columns of the terminal; 0: no limit */
     const char *indent;
     bool colours;
 } layout;
@@ -124,7 +124,8 @@ static size_t indent_of(const layout *as, size_t band)
     return strlen(as->indent) + (band > 0 ? BAND_INDENT : 0);
 }
 
-/* Text is wrapped in what is left of a line if that is worth it. */
+/* Whether the column fits on the line from `at` on. Text can be wrapped there, if TEXT_MIN columns
+ * are left. */
 static bool has_room(const table *rows, const layout *as, size_t column, size_t at)
 {
     bool is_text = column + 1 == rows->columns && !rows->right[column];
@@ -147,7 +148,8 @@ static void fold(table *rows, const layout *as)
 
 /* ---- Rows ---- */
 
-/* Bytes of a text that go on a line: up to a comma, or a space, before the room ends. */
+/* Returns the bytes of text to put on a line: all if they fit, else up to the last space after a
+ * comma, or the last space, within room. */
 static size_t fitting(const char *text, size_t room)
 {
     size_t comma = 0, space = 0, at = 0, width = 0;
@@ -162,7 +164,7 @@ static size_t fitting(const char *text, size_t room)
         return at;
     if (comma > 0 || space > 0)
         return comma > 0 ? comma : space;
-    return strcspn(text, " "); /* words stay whole */
+    return strcspn(text, " "); /* never cuts a word */
 }
 
 static void begin_line(const row *line, const layout *as, size_t columns)
@@ -175,7 +177,7 @@ static void end_line(const row *line, const layout *as)
     puts(line->marked && as->colours ? PLAIN : "");
 }
 
-/* A cell from a column on, and the rest of it below. */
+/* Prints a cell from column `at` on, and wraps the rest below. */
 static void print_cell(const row *line, const layout *as, const char *cell, size_t at)
 {
     for (;;) {
@@ -199,7 +201,7 @@ static bool is_empty(const table *rows, const row *line, size_t band)
     return true;
 }
 
-/* Spaces come with the cell after them, so that no line ends in any. */
+/* Prints spaces only before a cell, so that no line ends in spaces. */
 static void print_band(const table *rows, const row *line, const layout *as, size_t band)
 {
     size_t at = indent_of(as, band), pending = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked of the terminal, if there is one: colours, characters, and how wide it is. */
+/* Properties of the terminal: colours, characters and width. */
 #include <langinfo.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ bool wants_colour(void)
            (kind == NULL || strcmp(kind, "dumb") != 0);
 }
 
-/* The locale's name, by the first variable that is set, as POSIX has it. */
+/* Returns the locale's name from the first variable that is set, in POSIX's order. */
 static const char *locale_name(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -43,7 +43,7 @@ static const char *locale_name(void)
     return "C";
 }
 
-/* A locale that is not installed here may be the terminal's all the same: then its name says it. */
+/* The terminal can use a locale that is not installed here. Then only its name tells. */
 bool knows_utf8(void)
 {
     locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -55,7 +55,7 @@ bool knows_utf8(void)
     return utf8;
 }
 
-/* 0: nobody says. */
+/* Returns the width from COLUMNS or the terminal. 0: unknown. */
 static unsigned known_columns(void)
 {
     struct winsize size;
@@ -75,7 +75,7 @@ unsigned terminal_columns(void)
     return columns > 0 ? columns : COLUMNS_DEFAULT;
 }
 
-/* A terminal without a width is a pipe to who reads it, as those of some launchers are. */
+/* A terminal without a width counts as a pipe: some launchers have such terminals. */
 unsigned table_columns(void)
 {
     return isatty(STDOUT_FILENO) == 1 ? known_columns() : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages, sizes and names as people read them. */
+/* Formats messages, sizes and names for people. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ void complain_into(char *text, size_t size)
         text[0] = '\0';
 }
 
-/* For a report: only the version and the system are not in the message itself. */
+/* Prints the version and the system, which a bug report needs beside the message. */
 static void name_version(void)
 {
     struct utsname system;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The verdict as the commands print it, and the headroom that it is held against. */
+/* Prints the verdict, and parses the headroom that it is compared with. */
 #include "verdict.h"
 
 #include <errno.h>

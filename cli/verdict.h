@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* The verdict (reveille/verdict.h) as the commands print it, and the options about it. */
+/* Prints the verdict (reveille/verdict.h), and has the options for it. */
 #ifndef RVL_CLI_VERDICT_H
 #define RVL_CLI_VERDICT_H
 
 #include "options.h"
 #include "reveille/verdict.h"
 
-/* --headroom, as a replay takes it. */
+/* The value of --headroom. */
 typedef struct option_headroom {
-    uint64_t flag; /* RVL_REPLAY_HEADROOM_*; 0: the usual one */
+    uint64_t flag; /* RVL_REPLAY_HEADROOM_*; 0: the default headroom */
     uint64_t bytes;
     double percent;
-    const char *text; /* as it was given; NULL: it was not */
+    const char *text; /* as typed; NULL: not given */
 } option_headroom;
 
-/* "3%", "2GiB" or "0". false: none of them. */
+/* Parses "3%", "2GiB" or "0". Keeps a pointer to text. false: invalid. */
 bool verdict_read_headroom(const char *text, option_headroom *headroom_out);
 
 int verdict_set_headroom(const command_spec *command, const option_spec *option, char *value,
                          void *user);
 
-/* Tells a replay's options. */
+/* Copies the headroom to the options of a replay. */
 void verdict_ask(const option_headroom *headroom, rvl_replay_options *options);
 
-/* The last line of a result. false: no memory. */
+/* Prints the verdict, as the last line of a result. false: no memory. */
 bool verdict_print(const rvl_replay *replay);
 
-/* Whether a command that ended well did not: a process ran out of memory, or waited for what never
- * came, so that on cards the command would not have ended. */
+/* Whether a command failed even if its exit status is 0: a process ran out of memory, or waited for
+ * something that never came, so that on cards the command would have hung. */
 bool verdict_is_of_failure(const rvl_replay *replay);
 
-/* Whether a request was refused and not granted at its next try. */
+/* Whether a request was refused, and not granted when it was retried. */
 bool verdict_has_refusals(const rvl_replay *replay);
 
 #define OPTION_OF_HEADROOM(offset)                                                                 \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille weights: a checkpoint of zeros for a model's config, which takes no disk. Names and
- * shapes are transformers' own, so Python makes it, the one in which the program will run.
+ * reveille weights: makes a checkpoint of zeros for a model's config, which uses no disk space. The
+ * names and shapes come from transformers, so the program's own Python makes it.
  */
 #include <errno.h>
 #include <stddef.h>

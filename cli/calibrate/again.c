@@ -14,7 +14,7 @@
 
 /* ---- Reading ---- */
 
-/* The strings stay the file's. false: it is no measurement. */
+/* Reads a measurement. Its strings belong to the JSON. false: not a measurement. */
 static bool read_one(const json_t *one, rvl_measurement *found)
 {
     json_int_t bytes = json_integer_value(json_object_get(one, "bytes"));
@@ -38,7 +38,7 @@ static bool read_one(const json_t *one, rvl_measurement *found)
     return true;
 }
 
-/* list has room for all. */
+/* list must have room for all measurements. Returns the exit status. */
 static int read_measured(const char *path, const json_t *measured, rvl_measurement *list)
 {
     size_t count = json_array_size(measured);
@@ -59,7 +59,8 @@ static int read_measured(const char *path, const json_t *measured, rvl_measureme
 
 /* ---- Writing ---- */
 
-/* A cost and where it is from. What was not measured keeps what the file says. */
+/* Sets a cost and its source. A cost that was not measured keeps the file's values. told: print a
+ * change. */
 static bool set_cost(json_t *group, const char *name, rvl_cost now, bool measured, bool told)
 {
     json_t *cost = json_object_get(group, name);
@@ -96,7 +97,7 @@ static bool set_costs(json_t *root, const rvl_profile *profile, uint64_t known, 
     return ok;
 }
 
-/* ---- The call ---- */
+/* ---- Command ---- */
 
 static int fit_root(const char *path, json_t *root, rvl_profile *profile, bool told)
 {
@@ -116,7 +117,7 @@ static int fit_root(const char *path, json_t *root, rvl_profile *profile, bool t
 static int write_root(const json_t *root, output_file output)
 {
     char *text = json_dumps(root, JSON_INDENT(1));
-    bool made = text != NULL; /* the stream says whether it could be written */
+    bool made = text != NULL; /* output_finish() checks the stream for write errors */
     if (made)
         fprintf(output.stream, "%s\n", text);
     free(text);
@@ -126,7 +127,7 @@ static int write_root(const json_t *root, output_file output)
 int fit_again(const char *path, const char *output, bool json)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
-    rvl_status status = rvl_profile_load(path, &profile); /* says what is wrong with the file */
+    rvl_status status = rvl_profile_load(path, &profile); /* explains what is wrong with the file */
     if (status != RVL_OK && status != RVL_ERR_NOT_FOUND)
         return explain_replay(status);
     json_t *root = status == RVL_OK ? json_load_file(path, 0, NULL) : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace is a step as an engine and a trainer have it on one card: weights in many blocks, a
- * large cache, a trainer's state that goes to the host. Every transition has a stage of its own, so
- * that a stage's time is a transition's. The second round finds host memory made, the first does
- * not.
+ * The trace is a step of an engine and a trainer that share a card: weights in many blocks, a large
+ * cache, and a trainer's state that is backed up to the host. Each transition has its own stage, so
+ * the time of a stage is that of a transition. The first round has to allocate host memory, the
+ * second reuses it.
  */
 #include "calibrate/agree.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A trace of its own, replayed on the card and on the profile that was made of it. */
+/* Compares the new profile with the card, by replaying a built-in trace on both. */
 #ifndef RVL_CLI_CALIBRATE_AGREE_H
 #define RVL_CLI_CALIBRATE_AGREE_H
 
@@ -12,7 +12,7 @@
 #define AGREE_STAGES_MAX 32
 #define AGREE_NAME_BYTES 48
 
-/* A stage: one transition, or a few of one kind. */
+/* A stage, with one transition or a few of the same kind. */
 typedef struct agree_stage {
     char name[AGREE_NAME_BYTES];
     uint64_t predicted_peak_bytes, measured_peak_bytes;
@@ -25,17 +25,18 @@ typedef struct agreement {
 } agreement;
 
 /*
- * room_bytes: what may be used of the card; host_bytes: of the host. device: the path of the new
- * profile. What the replay answers.
+ * Replays the trace on the profile and on the card. room_bytes, host_bytes: the memory of the card
+ * and of the host that it may use. device: the path of the new profile. Returns the replay's
+ * status.
  */
 rvl_status agree_replay(uint64_t room_bytes, uint64_t host_bytes, uint64_t granularity_bytes,
                         const char *device, agreement *agreement_out);
 
-/* The largest difference of a peak, and of a time of 5 ms and more, as a share. */
+/* Return the largest difference of a peak, and of a time of at least 5 ms, as a fraction. */
 double agree_worst_peak(const agreement *it);
 double agree_worst_time(const agreement *it);
 
-/* A difference as a share of what was measured; 0 where nothing was. */
+/* Returns the difference as a fraction of the measured value; 0 if that is 0. */
 double agree_share(uint64_t predicted, uint64_t measured);
 
 #endif

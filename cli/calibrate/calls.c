@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each call for device memory costs, by the size of the block.
+ * Measures the cost of each call for device memory, by block size.
  *
- * Blocks of one size are made, mapped, made accessible and taken down again, many at a time, as a
- * pause and a resume do it. Every call is timed by itself, and the mean of a round counts. Sizes
- * take turns, since calls are slow for some seconds and fast for others. The first create after a
- * release pays for what the driver has cleared since: it is kept apart, by how much was released.
+ * Creates, maps, gives access to, unmaps and releases many blocks of one size, as pause and resume
+ * do. Times every call, and takes the mean of a round. The sizes take turns, because calls are slow
+ * for some seconds and fast for others. The first create after a release also pays for the memory
+ * that the driver has cleared since. It is recorded separately, by the number of released bytes.
  */
 #include <stdlib.h>
 
@@ -18,12 +18,12 @@ typedef struct batch {
     uint64_t count;
     CUdeviceptr base;
     CUmemGenericAllocationHandle *blocks;
-    uint64_t created; /* blocks that are there */
+    uint64_t created; /* blocks that exist */
     uint64_t mapped;
-    means round; /* of the calls since it began */
+    means round; /* of the calls in this round */
 } batch;
 
-/* One call, timed. */
+/* Makes a call and notes its time. Returns false from the function if it fails. */
 #define TIMED(it, made, act, call, what)                                                           \
     do {                                                                                           \
         uint64_t begin_ns_ = now_ns();                                                             \
@@ -43,7 +43,7 @@ static bool create_blocks(card *it, batch *made)
         CUresult result = it->cuMemCreate(block, made->block_bytes, &kind, 0);
         uint64_t taken_ns = now_ns() - begin_ns;
         if (result != CUDA_SUCCESS && it->rdma && made->created == 0) {
-            it->rdma = false; /* reported and refused, as some systems do */
+            it->rdma = false; /* some systems report support for RDMA, but refuse it */
             return create_blocks(it, made);
         }
         if (!card_ok(it, result, "creating a block"))
@@ -94,7 +94,7 @@ static bool release_blocks(card *it, batch *made)
     return true;
 }
 
-/* After a failure: what is still there goes, and nothing is timed. */
+/* Unmaps and releases what is left after a failure, without timing. */
 static void clean_up(card *it, batch *made)
 {
     for (; made->mapped > 0; made->mapped--)
@@ -141,7 +141,7 @@ static bool measure_batch(card *it, uint64_t block_bytes, uint64_t count)
     return ok;
 }
 
-/* A round of each size. */
+/* Measures a round of each size. */
 static bool measure_sizes(card *it, uint64_t room)
 {
     static const struct {

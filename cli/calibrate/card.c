@@ -47,7 +47,7 @@ bool card_ok(card *it, CUresult result, const char *what)
     return false;
 }
 
-/* The driver's answer in the error record. */
+/* Stores the driver's error in the error record. Returns the status. */
 static rvl_status refuse(const card *it)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
@@ -131,7 +131,7 @@ bool card_has_time(const card *it)
     return now_ns() - it->began_ns < MEASURING_NS;
 }
 
-/* The driver clears what was released at some 400 GiB/s (docs/fidelity/transitions.md). */
+/* The driver clears released memory at about 400 GiB/s (docs/fidelity/transitions.md). */
 void settle(uint64_t released_bytes)
 {
     sleep_ms(100 + (unsigned)(released_bytes / GIB) * 5);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The card that is measured: the driver's calls, its primary context, and what the parts of the
- * measuring share.
+ * The card under measurement: the driver's calls, the primary context, and the state that all parts
+ * of the measurement share.
  *
- * The driver is the one that the library has opened (rvl_cuda_get_entry). Calls that a driver may
- * lack are NULL there, and what needs them is not measured.
+ * The driver is the one that the library has opened (rvl_cuda_get_entry()). An optional call that
+ * the driver lacks is NULL, and figures that need it are not measured.
  */
 #ifndef RVL_CLI_CALIBRATE_CARD_H
 #define RVL_CLI_CALIBRATE_CARD_H
@@ -22,7 +22,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* X(entry point, CUDA version of its signature): needed. */
+/* X(entry point, CUDA version of its signature) for the required calls. */
 #define CARD_ENTRY_MAP(X)                                                                          \
     X(cuInit, 2000)                                                                                \
     X(cuDriverGetVersion, 2020)                                                                    \
@@ -53,7 +53,7 @@
     X(cuStreamDestroy, 4000)                                                                       \
     X(cuStreamSynchronize, 2000)
 
-/* The same: measured with them where the driver has them. */
+/* X(entry point, CUDA version of its signature) for the optional calls. */
 #define CARD_OPTIONAL_MAP(X)                                                                       \
     X(cuModuleLoadData, 2000)                                                                      \
     X(cuModuleUnload, 2000)                                                                        \
@@ -66,10 +66,10 @@
     X(cuGraphExecDestroy, 10000)                                                                   \
     X(cuGraphDestroy, 10000)
 
-/* For library.c. */
+/* Options of library.c. */
 struct library_options {
-    const char *disk_directory; /* NULL: the disk is not measured */
-    uint64_t host_bytes_max;    /* that may be pinned */
+    const char *disk_directory; /* NULL: do not measure the disk */
+    uint64_t host_bytes_max;    /* most host memory to pin */
 };
 
 typedef struct card {
@@ -84,32 +84,32 @@ typedef struct card {
     bool rdma;
     char name[64];
     char bus_id[32];
-    uint64_t total_bytes; /* as cuMemGetInfo says it */
+    uint64_t total_bytes; /* from cuMemGetInfo() */
     uint64_t granularity_bytes;
     uint64_t released_bytes; /* since a block was last created */
     struct library_options library;
     uint64_t began_ns;
-    const char *failed; /* what did not succeed, for the message; NULL: all has */
-    CUresult result;    /* of it */
-    samples *measured;  /* where values go */
+    const char *failed; /* describes the first failed call, for the message; NULL: none */
+    CUresult result;    /* of that call */
+    samples *measured;  /* receives the values */
 } card;
 
-/* Finds the calls, starts the driver, and asks for what needs no context. */
+/* Finds the calls, starts the driver, and reads the facts that need no context. */
 rvl_status card_find(card *it, int ordinal);
 
-/* Makes the primary context current, and asks for the rest. */
+/* Makes the primary context current, and reads the other facts. */
 rvl_status card_open(card *it);
 
-/* Runs a part. What it answers is in the error record. */
+/* Runs a part. Stores a failure in the error record. */
 rvl_status card_measure(card *it, bool (*part)(card *it));
 
-/* Gives the context back. */
+/* Releases the context. */
 void card_close(card *it);
 
 /* Remembers the first failure. Returns whether the call succeeded. */
 bool card_ok(card *it, CUresult result, const char *what);
 
-/* Bytes that cuMemGetInfo calls free; 0 after a failure. */
+/* Returns the free bytes from cuMemGetInfo(); 0 after a failure. */
 uint64_t card_free_bytes(card *it);
 
 static inline uint64_t now_ns(void)
@@ -120,42 +120,44 @@ static inline uint64_t now_ns(void)
 }
 
 /*
- * Whether another size may be begun. On a slow machine the large sizes are left out, so that all is
- * done within a minute.
+ * Whether there is time for another size. A slow machine skips the large sizes, so that the whole
+ * measurement takes less than a minute.
  */
 bool card_has_time(const card *it);
 
 void sleep_ms(unsigned milliseconds);
 
-/* For the next create, which pays for it. */
+/* Counts released bytes for the next create, which pays for clearing them. */
 void card_note_released(card *it, uint64_t bytes);
 
 /* Waits until the driver has cleared what was just released. */
 void settle(uint64_t released_bytes);
 
-/* ---- The parts. false: a call failed (card.failed), or something else did, and is in the error
+/* ---- Parts. false: a call of the driver failed (card.failed), or another failure is in the error
  * record ---- */
 
-/* footprint.c: what a context, kernels, streams and graphs take. The context's is a child's. */
+/* footprint.c: the memory that kernels, streams and graphs take. A child measures a context's. */
 bool measure_footprint(card *it);
-/* Before the driver is started here: forks what measures a context. */
+/* Forks the child that measures a context. Call it before this process starts the driver. NULL:
+ * failed. */
 typedef struct context_child context_child;
 context_child *context_child_start(int ordinal);
-/* 0: it could not be measured. */
+/* Returns the memory that the child's context takes. 0: not measured. */
 uint64_t context_child_measure(context_child *child, card *it);
-/* How long the first pause of its process takes, of a backup of *bytes_out. 0: not measured. */
+/* Returns how long the first pause in the child takes, in ns, with a backup of *bytes_out. 0: not
+ * measured. */
 uint64_t context_child_first_pause(context_child *child, uint64_t *bytes_out);
 void context_child_end(context_child *child);
 
-/* calls.c: what each call costs by size, and the first create after a release. */
+/* calls.c: the cost of each call by size, and of the first create after a release. */
 bool measure_calls(card *it);
 
-/* copies.c: the link, both ways and both at once, and fills. */
+/* copies.c: the link in each direction and in both at once, and fills. */
 bool measure_copies(card *it);
 
 /* library.c: pauses and resumes by the library: cold and warm host memory, digests, disk. */
 bool measure_library(card *it);
-/* A backup in host memory, the first in this process, as long as it takes. 0: it failed. */
+/* Returns the time of the first backup to host memory in this process, in ns. 0: it failed. */
 uint64_t measure_first_pause(card *it, uint64_t *bytes_out);
 
 /* library.c: blocks in pauses and resumes by the library. */
@@ -164,7 +166,7 @@ bool measure_blocks(card *it);
 /* clearing.c: how fast the driver clears released memory. */
 bool measure_clearing(card *it);
 
-/* The properties of a block, as the library asks for them. */
+/* Returns the properties of a block, as the library requests them. */
 CUmemAllocationProp card_block(const card *it);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast the driver clears memory that was just released.
+ * Measures how fast the driver clears memory that was just released.
  *
- * A block is asked for that only fits into what was released: that create is done when enough has
+ * Creates a block that only fits with the released memory. The create returns when enough of it has
  * been cleared.
  */
 #include "calibrate/card.h"
@@ -24,8 +24,9 @@ static bool release(card *it, CUmemGenericAllocationHandle block, uint64_t bytes
 }
 
 /*
- * All but a little is taken; a quarter of the rest of the memory is released and asked for again at
- * once. The little that is free is ready, so the create waits for the others.
+ * Occupies the room except for a 64th of it. Releases a block of a quarter of the room (at most 32
+ * GiB), and creates it again at once. The small free part is already clear, so the create waits for
+ * the remaining bytes.
  */
 static bool measure_waiting(card *it, uint64_t room)
 {

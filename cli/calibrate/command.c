@@ -2,8 +2,8 @@
 /*
  * reveille calibrate: measures a card, makes a profile of it, and replays a trace on both.
  *
- * Every part of the measuring is looked at afterwards: if another program came to the card
- * meanwhile, its values are thrown away and it is repeated, and after some tries all is refused.
+ * After each part of the measurement, checks whether another program used the card in the meantime.
+ * If so, discards the part's values and repeats it. After some tries, refuses to go on.
  */
 #include "command.h"
 
@@ -132,23 +132,23 @@ const command_spec calibrate_spec = {
 #include "progress.h"
 
 #define WAIT_MS 2000
-#define HOST_SHARE 4 /* of the memory that is free, one part may be pinned */
+#define HOST_SHARE 4 /* pin at most this fraction, 1/4, of the available memory */
 #define STEPS 11
-#define CHILD_GONE_MS 5000 /* at most until a child's memory has come back, */
-#define CHILD_LOOK_MS 50   /* which is looked at so often */
+#define CHILD_GONE_MS 5000 /* most time to wait for the child's memory to become free */
+#define CHILD_LOOK_MS 50   /* period of checking it */
 #define CHILD_LEAVES_BYTES (UINT64_C(16) << 20)
-#define CONTEXTS 2 /* this process's and its child's */
+#define CONTEXTS 2 /* of this process and its child */
 
 typedef struct run {
     const arguments *parsed;
     card card;
     samples all;
     neighbours others;
-    uint64_t free_at_begin; /* before a child had a context */
+    uint64_t free_at_begin; /* before the child made a context */
     rvl_profile profile;
     uint64_t measured_costs;
     agreement agreed;
-    output_file file; /* of -o, from before anything is measured */
+    output_file file; /* of -o; opened before the measurement */
     bool file_open;
     char name[64], description[160], source[200], date[16];
 } run;
@@ -216,7 +216,7 @@ static int begin(run *it, context_child *child)
     return EXIT_FITS;
 }
 
-/* A part, again as long as somebody else was there. */
+/* Measures a part, and repeats it while other programs use the card. */
 static int measure_part(run *it, bool (*part)(card *card))
 {
     char who[NEIGHBOURS_TEXT_BYTES];
@@ -241,7 +241,7 @@ static int measure_part(run *it, bool (*part)(card *card))
 
 static int measure(run *it)
 {
-    /* Blocks come again and again: for seconds calls are slow, and for seconds they are fast. */
+    /* measure_blocks repeats, because calls are slow for some seconds and fast for others. */
     static bool (*const parts[])(card *) = {measure_footprint, measure_blocks,   measure_calls,
                                             measure_blocks,    measure_clearing, measure_copies,
                                             measure_blocks,    measure_library,  measure_blocks};
@@ -249,7 +249,7 @@ static int measure(run *it)
     for (size_t i = 0; i < sizeof parts / sizeof *parts && exit == EXIT_FITS; i++) {
         exit = measure_part(it, parts[i]);
         progress_report(i + 2, STEPS, i + 2);
-        if (i == 0) /* what streams and kernels leave behind is not somebody else's */
+        if (i == 0) /* do not count what streams and kernels leave behind as another program's */
             it->others.free_bytes = card_free_bytes(&it->card);
     }
     if (exit == EXIT_FITS && it->all.failed)
@@ -259,7 +259,7 @@ static int measure(run *it)
 
 /* ---- The profile ---- */
 
-/* "NVIDIA H200" as "nvidia-h200". */
+/* Makes "nvidia-h200" from "NVIDIA H200". */
 static void make_name(const char *card_name, char name[64])
 {
     size_t length = 0;
@@ -279,7 +279,8 @@ static rvl_status make_profile(run *it)
     struct tm day;
     time_t now = time(NULL);
     it->profile.struct_size = sizeof it->profile;
-    rvl_status status = rvl_profile_find("h200", &it->profile); /* for what is not measured */
+    rvl_status status =
+        rvl_profile_find("h200", &it->profile); /* for figures that are not measured */
     if (status != RVL_OK)
         return status;
     strftime(it->date, sizeof it->date, "%Y-%m-%d", gmtime_r(&now, &day));
@@ -326,7 +327,7 @@ static bool write_all(int fd, const char *text)
     return true;
 }
 
-/* The trace is replayed on the profile as it will be read: from a file that has no name yet. */
+/* Replays the trace on the profile as a reader will load it: from a file, here without a name. */
 static rvl_status replay_own_trace(run *it)
 {
     char path[RVLI_OUTPUT_PATH_BYTES];
@@ -348,7 +349,7 @@ static rvl_status replay_own_trace(run *it)
     return status;
 }
 
-/* ---- What is told ---- */
+/* ---- Report ---- */
 
 static bool print_report(const run *it)
 {
@@ -366,7 +367,7 @@ static bool print_report(const run *it)
     return true;
 }
 
-/* ---- The command ---- */
+/* ---- Command ---- */
 
 static int write_profile(run *it, const char *text)
 {
@@ -391,7 +392,7 @@ static int tell(run *it)
     return exit;
 }
 
-/* Bytes of host memory that may be pinned: a quarter of what the kernel calls available. */
+/* Returns how many bytes of host memory to pin at most: a quarter of MemAvailable. */
 static uint64_t host_bytes_free(void)
 {
     unsigned long long kib = 0;
@@ -406,8 +407,8 @@ static uint64_t host_bytes_free(void)
 }
 
 /*
- * The driver takes a while to give back what a process held that has ended. Until then its memory
- * would pass for somebody else's.
+ * Waits until the driver has freed the memory of the child, which takes a while after its end.
+ * Before that, the memory would look like another program's.
  */
 static void wait_for_memory(run *it)
 {
@@ -445,8 +446,9 @@ static int calibrate(run *it, context_child *child)
 }
 
 /*
- * The card becomes the only one that this process sees, so that the replay on it finds it as device
- * 0: CUDA_VISIBLE_DEVICES gets the N-th of what it lists, or N where it is not set.
+ * Makes this card the only one that the process sees, so that the replay finds it as device 0. Sets
+ * CUDA_VISIBLE_DEVICES to the N-th entry of its list, or to N if it is not set. false: the list is
+ * shorter.
  */
 static bool show_one_card(uint32_t number)
 {
@@ -466,7 +468,8 @@ static bool show_one_card(uint32_t number)
     return setenv("CUDA_VISIBLE_DEVICES", one, 1) == 0;
 }
 
-/* Before anything is measured. What lies in memory (tmpfs) is left out later, and is no mistake. */
+/* Checks the disk's folder before the measurement. A folder in memory (tmpfs) is not an error: its
+ * measurement is skipped later. */
 static int check_disk(const arguments *parsed)
 {
     struct stat facts;
@@ -487,7 +490,7 @@ static int check_disk(const arguments *parsed)
                     parsed->disk, strerror(number));
 }
 
-/* Before anything is measured, so that a minute's work has a place to go. */
+/* Opens the output before the measurement, so that a bad path does not waste a minute's work. */
 static int open_output(run *it)
 {
     if (it->parsed->output == NULL)
@@ -506,7 +509,8 @@ static int run_it(const arguments *parsed)
         return options_refuse(&calibrate_spec,
                               "--gpu %" PRIu32 ": CUDA_VISIBLE_DEVICES lists fewer cards",
                               parsed->gpu);
-    /* Before anything of the driver: a child cannot use one that its parent has started. */
+    /* Fork before any call of the driver: a child cannot use a driver that its parent has started.
+     */
     context_child *child = context_child_start(0);
     run *it = calloc(1, sizeof *it);
     if (it == NULL) {
@@ -544,7 +548,7 @@ static int run_it(const arguments *parsed)
 
 #endif
 
-/* What is said of measuring, where nothing is measured. */
+/* Refuses options of the measurement together with --fit. */
 static int check_fit(const arguments *parsed, const option_line *line)
 {
     static const char *const names[] = {"gpu", "disk", "no-disk", "tries"};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link between host and card: each way, and both ways at once; and how fast memory is filled.
+ * Measures the link between host and card, in each direction and in both at once, and the speed of
+ * filling memory.
  *
- * From and to memory that the driver pinned, so that nothing of the library is in these figures.
+ * Copies use memory that the driver pinned, so these figures contain no cost of the library.
  */
 #include "calibrate/card.h"
 
@@ -10,7 +11,7 @@
 #define PIECE_BYTES (2 * MIB)
 
 typedef struct link {
-    uint64_t bytes; /* of each buffer */
+    uint64_t bytes; /* size of each buffer */
     CUdeviceptr addr;
     CUmemGenericAllocationHandle block;
     bool created, mapped;
@@ -89,7 +90,8 @@ static bool measure_one_way(card *it, const link *made, bool out, uint64_t bytes
     return true;
 }
 
-/* The same bytes in many copies, as of many allocations: what a copy costs besides its bytes. */
+/* Copies a buffer in many pieces, as for many allocations, to measure the cost of each copy beside
+ * that of its bytes. */
 static bool measure_pieces(card *it, const link *made, bool out)
 {
     CUstream stream = made->streams[out ? 0 : 1];
@@ -112,7 +114,7 @@ static bool measure_pieces(card *it, const link *made, bool out)
     return true;
 }
 
-/* How long each direction takes while the other is busy as well. */
+/* Measures copies in both directions at once, until both are complete. */
 static bool measure_both_ways(card *it, const link *made, uint64_t bytes)
 {
     for (int round = 0; round < ROUNDS; round++) {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* jansson takes over every value that is set; setting NULL, which is no memory, fails. */
+/* jansson takes ownership of every value. A NULL value, which means no memory, makes it fail. */
 typedef struct maker {
     bool ok;
 } maker;
@@ -102,7 +102,7 @@ static json_t *agreed(maker *m, const agreement *it)
     return array;
 }
 
-/* "model name : X" of the first processor. */
+/* Reads the first processor's "model name" from /proc/cpuinfo. */
 static void read_processor(char *name, size_t size)
 {
     char line[256];

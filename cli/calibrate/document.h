@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file that a calibration writes; docs/calibrate.md describes it, rvl_profile_load() reads it.
+/* The file that a calibration writes. docs/calibrate.md describes it; rvl_profile_load() reads it.
  */
 #ifndef RVL_CLI_CALIBRATE_DOCUMENT_H
 #define RVL_CLI_CALIBRATE_DOCUMENT_H
@@ -12,14 +12,14 @@
 
 typedef struct document {
     const rvl_profile *profile;
-    uint64_t measured_costs; /* as of rvl_profile_fit() */
+    uint64_t measured_costs; /* bits of costs, from rvl_profile_fit() */
     const samples *measured;
-    const agreement *agreed; /* NULL: not known yet */
+    const agreement *agreed; /* NULL: not yet known */
     int driver_version;
     const char *date; /* "2026-11-22" */
 } document;
 
-/* As text that ends with a newline. The caller frees it. NULL: no memory. */
+/* Returns the file's text, which ends in a line break. The caller frees it. NULL: no memory. */
 char *document_text(const document *it);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the driver takes for itself: for a context, for the first kernel, for streams and graphs.
+ * Measures the memory that the driver takes for itself: for a context, the first kernel, streams
+ * and graphs.
  *
- * Amounts are differences of what cuMemGetInfo calls free. It answers only where a context is, so
- * that the first context of a process cannot be seen by itself: a child makes one while this
- * process looks on.
+ * The amounts are differences of the free bytes from cuMemGetInfo(). It needs a context, so a
+ * process cannot measure its own first one. Instead, a child makes a context while this process
+ * reads the free bytes.
  */
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -13,12 +14,13 @@
 
 #include "calibrate/card.h"
 
-/* ---- A context ---- */
+/* ---- Context ---- */
 
 struct context_child {
     pid_t pid;
-    int socket; /* a byte to it: make the context, and then: pause; the end: end. A byte from it:
-                   the context is there; then what the pause took */
+    int socket; /* the first byte sent means: make the context; the second: pause; a closed socket:
+                   exit. The child replies with a byte once the context exists, and with a
+                   first_pause after the pause */
 };
 
 static bool take_byte(int socket)
@@ -38,7 +40,7 @@ typedef struct first_pause {
     uint64_t bytes;
 } first_pause;
 
-/* In the child: a context as a program has it, for as long as the parent looks. */
+/* Runs in the child: keeps a context, as a program has it, until the parent closes the socket. */
 static void be_child(int ordinal, int socket)
 {
     samples none = {0};
@@ -100,7 +102,7 @@ void context_child_end(context_child *child)
 {
     if (child == NULL)
         return;
-    close(child->socket); /* it reads the end, and ends */
+    close(child->socket); /* the child reads the end of the stream, and exits */
     if (child->pid > 0)
         waitpid(child->pid, NULL, 0);
     free(child);
@@ -128,7 +130,7 @@ static bool measure_kernel(card *it)
         it->cuLaunchKernel == NULL || it->cuModuleUnload == NULL)
         return true;
     uint64_t before = card_free_bytes(it);
-    /* A driver that translates nothing (no PTX compiler) leaves this one figure out. */
+    /* A driver without a PTX compiler leaves this figure out. */
     if (it->cuModuleLoadData(&module, kernel_text) != CUDA_SUCCESS)
         return true;
     if (it->cuModuleGetFunction(&kernel, module, "rvl_nothing") != CUDA_SUCCESS) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pauses and resumes as the library makes them: of blocks alone; into host memory that has to be
- * made first and into what is there, with digests and without; and into a file.
+ * Measures pauses and resumes by the library: of blocks without backups; with backups in new and in
+ * existing host memory, with digests and without; and with backups in a file.
  *
- * How fast host memory is made is the library's doing as much as the machine's (it makes it with
- * several threads, beside the copy), so it is measured through the library and not by calls of the
- * driver. What the driver takes on the card for pinned memory is read on the way.
+ * The speed of allocating host memory depends on the library as much as on the machine, because the
+ * library uses several threads for it beside the copy. So it is measured through the library and
+ * not by calls of the driver. The memory that the driver takes on the card for pinned memory is
+ * read as well.
  */
 #include "base/error.h"
 #include "calibrate/card.h"
@@ -25,9 +26,9 @@ typedef struct subject {
     uint64_t free_before; /* with the context open and nothing allocated or pinned */
 } subject;
 
-/* What to call the times of a subject. NULL: they are not noted. */
+/* The names to record the times of a subject under. NULL: do not record. */
 typedef struct acts {
-    const char *cold; /* a pause for which memory has to be made */
+    const char *cold; /* a pause that has to allocate host memory */
     const char *pause;
     const char *resume;
 } acts;
@@ -47,7 +48,8 @@ static bool open_subject(subject *made, card *it, const char *disk_directory, ui
            rvl_device_get_memory(made->context, 0, &made->free_before, &total_bytes) == RVL_OK;
 }
 
-/* Closes it whatever happens, and keeps the record of a failure that came before. */
+/* Closes the context in any case. ok: whether all succeeded before; if not, keeps the error record
+ * of that failure. Returns whether all succeeded. */
 static bool close_subject(subject *made, bool ok)
 {
     rvl_error before = *rvli_error_get();
@@ -78,7 +80,8 @@ static bool timed_resume(subject *made, const char *act)
     return true;
 }
 
-/* While all is paused: what is in use on the card is what the driver took for pinned memory. */
+/* Records what the driver takes on the card for pinned memory. Call it while all is paused: nothing
+ * else is then in use. */
 static bool note_pinned(const subject *made)
 {
     uint64_t free_now = 0, total_bytes = 0;
@@ -90,9 +93,9 @@ static bool note_pinned(const subject *made)
 }
 
 /*
- * One round, in a context of its own: with it the host memory of the round before is gone,
- * addresses and all. A program's first backups find none, either; memory that was given back and is
- * made again at its old addresses is up to a tenth cheaper.
+ * Measures a round. Each round needs a new context, so that the host memory of the previous round
+ * is gone, with its addresses. The first backups of a program find no host memory either. Memory
+ * that is freed and allocated again at the same addresses is up to a tenth cheaper.
  */
 static bool measure_round(subject *made, const acts *names, rvl_backup backup)
 {
@@ -107,15 +110,15 @@ static bool measure_round(subject *made, const acts *names, rvl_backup backup)
 }
 
 /*
- * Blocks without a backup, some time after the last call, as a stage of a program comes between.
- * There a call takes longer than in a row of the same calls (calls.c). The value of an act is the
- * time of a block.
+ * Blocks without a backup. Each pause and resume comes some time after the last call, as if a stage
+ * of a program ran in between. A call then takes longer than in a series of equal calls (calls.c).
+ * The recorded value is the time for one block.
  *
- * The same calls take up to 1.8 times as long for some seconds, and then as little as before: the
- * sizes take turns, so that each sees both.
+ * For some seconds the same calls take up to 1.8 times as long. The sizes take turns, so that each
+ * size has slow and fast calls.
  */
 #define REST_MS 50
-#define TURNS 2 /* each time that this part comes */
+#define TURNS 2 /* in each run of this part */
 
 static const struct {
     const char *tag;
@@ -129,7 +132,8 @@ static const struct {
 
 #define BLOCK_SIZES (sizeof block_sizes / sizeof *block_sizes)
 
-/* What releases have left to be paid is paid by this block, and not by the resume. */
+/* Creates and releases a small block, which pays for clearing released memory, so that the resume
+ * does not. */
 static bool create_small(card *it, uint64_t *taken_ns_out)
 {
     const CUmemAllocationProp kind = card_block(it);
@@ -172,7 +176,8 @@ static bool allocate_blocks(subject *made, size_t size)
     return ok;
 }
 
-/* Tags of as many sizes as the card has room for, from the smallest on. */
+/* Allocates the blocks of each size under its own tag, from the smallest on, while the card has
+ * room. */
 static bool open_blocks(subject *made, rvl_tag tags[BLOCK_SIZES], size_t *count_out)
 {
     uint64_t granule = made->it->granularity_bytes;
@@ -204,10 +209,10 @@ bool measure_blocks(card *it)
     ok = close_subject(&made, ok);
     uint64_t ignored_ns = 0;
     settle(made.bytes);
-    return ok && create_small(it, &ignored_ns); /* the next part finds nothing to be paid */
+    return ok && create_small(it, &ignored_ns); /* so that the next part does not pay */
 }
 
-/* Buffers that are smaller than what host memory is made in. */
+/* Buffers that are smaller than the pieces in which the library allocates host memory. */
 #define BUFFERS 64
 #define BUFFER_BYTES (18 * MIB)
 
@@ -221,7 +226,7 @@ static bool allocate_buffers(subject *made, uint64_t count)
     return status == RVL_OK;
 }
 
-/* Many buffers. Their memory has to be made. Closing the context frees them. */
+/* Measures pauses of many buffers, first with new host memory. Closing the context frees them. */
 static bool measure_buffers(card *it)
 {
     subject made = {.bytes = BUFFERS * BUFFER_BYTES};
@@ -281,7 +286,7 @@ static bool measure_host(card *it, const acts *names, uint64_t flags)
     return ok;
 }
 
-/* A folder that takes no backups (tmpfs, say) is no failure: the disk is left out. */
+/* Skips a folder that cannot hold backups, such as a tmpfs. That is not a failure. */
 static bool measure_disk(card *it)
 {
     static const acts names = {NULL, "pause_to_disk", "resume_from_disk"};

@@ -11,12 +11,12 @@
 
 #define NVML "libnvidia-ml.so.1"
 #define NVML_VARIABLE "RVL_NVML_LIBRARY"
-#define DRIFT_BYTES (256 * MIB) /* what the driver may keep of what was measured */
+#define DRIFT_BYTES (256 * MIB) /* memory that the driver may keep after a part */
 
-/* NVML's own header is not needed for five functions: 0 is success, a device is a pointer. */
+/* Declares what we use of NVML without its header: 0 is success, and a device is a pointer. */
 typedef struct nvml_process {
     unsigned pid;
-    unsigned long long used_bytes; /* all ones: not known */
+    unsigned long long used_bytes; /* all ones: unknown */
     unsigned gpu_instance, compute_instance;
 } nvml_process;
 
@@ -88,7 +88,7 @@ static void describe(const neighbours *it, const nvml_process *process, char *te
     snprintf(text, size, "%.100s (process %u, %s)", name, process->pid, used);
 }
 
-/* All that are not ours, with commas between. */
+/* Lists the processes that are not ours, separated by commas. false: there are none. */
 static bool name_others(const neighbours *it, char text[NEIGHBOURS_TEXT_BYTES])
 {
     nvml_process processes[NEIGHBOURS_MAX];

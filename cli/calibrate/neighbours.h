@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who else uses the card. NVML lists the processes that have a context on it; those that are there
- * before this process has one are others, and so are those that come later. Where NVML is not at
- * hand, or hides processes (containers), memory tells: what is in use and not ours.
+ * Detects other programs that use the card. NVML lists the processes with a context on it. Those
+ * listed before this process makes its context, and those that appear later, are others. If NVML is
+ * missing, or hides processes, as in containers, then memory in use that is not ours reveals them.
  */
 #ifndef RVL_CLI_CALIBRATE_NEIGHBOURS_H
 #define RVL_CLI_CALIBRATE_NEIGHBOURS_H
@@ -16,31 +16,32 @@
 #define NEIGHBOURS_TEXT_BYTES 512
 
 typedef struct neighbours {
-    void *nvml;                    /* the library; NULL: it is not there */
-    void *device;                  /* NVML's */
-    unsigned ours[NEIGHBOURS_MAX]; /* processes that were there once our contexts were */
+    void *nvml;                    /* the library; NULL: not available */
+    void *device;                  /* NVML's handle */
+    unsigned ours[NEIGHBOURS_MAX]; /* processes listed when neighbours_settle() was called */
     size_t ours_count;
-    uint64_t free_bytes; /* while nothing is measured */
+    uint64_t free_bytes; /* between measurements */
 } neighbours;
 
-/* Before this process has a context: NVML is opened. */
+/* Opens NVML. Call it before this process makes a context. */
 void neighbours_open(neighbours *it, const card *of);
 
-/* Names those that are there, "python (process 12, 3.1 GiB)". false: there are none. */
+/* Lists the processes on the card, as "python (process 12, 3.1 GiB)". false: there are none. */
 bool neighbours_before(const neighbours *it, char text[NEIGHBOURS_TEXT_BYTES]);
 
 /*
- * With contexts of ours made, each of which takes as much: says how much memory is in use beside
- * them. Containers hide the processes of others from NVML. false: nothing to speak of, or the size
- * of a context is not known (0).
+ * Describes memory in use beyond our contexts, each of which takes context_bytes. For containers,
+ * which hide other processes from NVML. false: at most a little is in use, or context_bytes is 0,
+ * unknown.
  */
 bool neighbours_hidden(card *of, uint64_t contexts, uint64_t context_bytes,
                        char text[NEIGHBOURS_TEXT_BYTES]);
 
-/* With the context made: who is there from now on is ours. */
+/* Takes the processes that are now listed as ours. Call it after making the context. */
 void neighbours_settle(neighbours *it, card *of);
 
-/* Names those that came since, or says what else shows them. false: the card is ours alone. */
+/* Describes processes that appeared since, or a change of memory that reveals one. false: nothing
+ * else uses the card. */
 bool neighbours_since(const neighbours *it, card *of, char text[NEIGHBOURS_TEXT_BYTES]);
 
 void neighbours_close(neighbours *it);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a calibration comes to, as tables. */
+/* Prints the result of a calibration as tables. */
 #include "calibrate/print.h"
 
 #include <inttypes.h>

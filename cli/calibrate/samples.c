@@ -18,7 +18,7 @@ const series *samples_find(const samples *all, const char *act, uint64_t bytes)
     return find(all, act, bytes);
 }
 
-/* Room for one more entry of `size` bytes; NULL: no memory, and the list is as it was. */
+/* Makes room for one more entry of `size` bytes. NULL: no memory; the list is unchanged. */
 static void *grown(void *list, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity)
