@@ -150,7 +150,7 @@ void table_mark_last(table *rows);
 bool table_print(table *rows, const char *indent);
 void table_free(table *rows);
 
-/* ---- report.c ---- */
+/* ---- stages_table.c ---- */
 
 /*
  * Prints the result as tables, without the verdict. each_stage: with a table for each device and a

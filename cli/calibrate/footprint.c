@@ -110,9 +110,9 @@ void context_child_end(context_child *child)
 
 /* ---- Kernels, streams, graphs ---- */
 
-#define STREAMS 34 /* what PyTorch makes with its first: 32 of its pool, and two */
+#define STREAMS 34 /* streams that PyTorch makes with its first: a pool of 32, and two */
 
-/* A kernel that does nothing, which every driver can translate. */
+/* An empty kernel that every driver can compile. */
 static const char kernel_text[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
                                   ".visible .entry rvl_nothing()\n{\n    ret;\n}\n";
 

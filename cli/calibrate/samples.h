@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was measured: for each act and size, every time it took, or every amount that was read.
+ * The measured values: for each act and size, all times or all amounts.
  *
- * An act is measured several times; what is told of it is the least, the median, the most and the
- * count. The fit (rvl_profile_fit()) reads medians alone, so that one slow call moves nothing.
+ * An act is measured several times. The minimum, the median, the maximum and the count are
+ * reported. The fit (rvl_profile_fit()) uses only medians, so that a single slow call has no
+ * effect.
  */
 #ifndef RVL_CLI_CALIBRATE_SAMPLES_H
 #define RVL_CLI_CALIBRATE_SAMPLES_H
@@ -14,12 +15,12 @@
 
 #include "reveille/calibrate.h"
 
-/* One act on so many bytes. */
+/* The values of an act on a number of bytes. */
 typedef struct series {
     const char *act;  /* "create"; a static string */
     const char *unit; /* "ns" or "bytes"; a static string */
-    uint64_t bytes;   /* what it was done to; 0: it has no size */
-    uint64_t *values; /* sorted once samples_spread() has seen them */
+    uint64_t bytes;   /* the size that it acts on; 0: it has none */
+    uint64_t *values; /* sorted by samples_spread() */
     size_t count;
     size_t capacity;
 } series;
@@ -28,25 +29,26 @@ typedef struct samples {
     series *list;
     size_t count;
     size_t capacity;
-    bool failed; /* there was no memory for a value: what is told would be wrong */
+    bool failed; /* there was no memory for a value, so the results would be wrong */
 } samples;
 
 /* Adds a value. act and unit are static strings. */
 void samples_add(samples *all, const char *act, uint64_t bytes, const char *unit, uint64_t value);
 
-/* The values of an act on so many bytes; NULL: there are none. */
+/* Returns the series of an act on this number of bytes. NULL: there is none. */
 const series *samples_find(const samples *all, const char *act, uint64_t bytes);
 
-/* NULL: count 0, and no act. */
+/* Returns minimum, median, maximum and count. Sorts the values. one may be NULL, or without values:
+ * the result then has count 0 and no act. */
 rvl_measurement samples_spread(const series *one);
 
-/* Fits a profile, as rvl_profile_fit() does. false: no memory, also for a value that was added. */
+/* Fits a profile with rvl_profile_fit(). false: no memory, now or in samples_add(). */
 bool samples_fit(const samples *all, rvl_profile *profile, uint64_t *costs_out);
 
 /*
- * Calls of one batch that are timed one by one. A pause or resume takes the sum of its calls, and a
- * few of them take many times as long as the others: the mean of a batch is what counts, and is one
- * value of the act.
+ * The times of the calls in a batch. A pause or resume takes the sum of its calls, of which a few
+ * take many times longer than the others. So the mean over the batch matters. It becomes one value
+ * of the act.
  */
 #define MEANS_MAX 16
 typedef struct means {
@@ -59,7 +61,7 @@ typedef struct means {
     size_t count;
 } means;
 
-/* A call took so long. More acts and sizes than MEANS_MAX are not noted. */
+/* Notes the time of a call. Ignores acts and sizes beyond the first MEANS_MAX. */
 void means_note(means *batch, const char *act, uint64_t bytes, uint64_t ns);
 
 /* Adds the mean of each act and size, and empties the batch. */

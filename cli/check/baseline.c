@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The baseline: peaks as they were agreed to, in a file that is checked in. One stage a line, in
- * the order of the checks, so that a change of it reads well in a review.
+ * The baseline: the accepted peaks, in a file under version control. It has one stage on each line,
+ * in the order of the checks, so that a change is easy to review.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static bool is_of(const json_t *entry, const check_result *result)
            strcmp(text_of(entry, "device"), result->device) == 0;
 }
 
-/* The entry of a stage; NULL: there is none. */
+/* Returns the entry of a stage; NULL: there is none. */
 static const json_t *find_entry(const json_t *stages, const check_result *result,
                                 const check_stage *stage)
 {
@@ -38,7 +38,7 @@ static const json_t *find_entry(const json_t *stages, const check_result *result
     return NULL;
 }
 
-/* The stage of an entry; NULL: the run has none. */
+/* Returns the stage of an entry; NULL: the run does not have it. */
 static const check_stage *find_stage(const check_result *result, const json_t *entry)
 {
     for (size_t i = 0; i < result->stage_count; i++) {
@@ -68,7 +68,9 @@ static bool add_gone(check_result *result, const json_t *entry)
     return stage->name != NULL;
 }
 
-/* What a baseline has and the run has not is no longer guarded. false: no memory. */
+/* Adds stages that the baseline has and the run lacks: they are no longer checked. false: no
+ * memory.
+ */
 static bool add_all_gone(const json_t *stages, check_result *result)
 {
     for (size_t i = 0; i < json_array_size(stages) && !check_is_empty(result); i++) {
@@ -97,7 +99,7 @@ static void compare_stage(const json_t *stages, const check_result *result, chec
         stage->verdict = CHECK_LOWER;
 }
 
-/* Its list of stages; NULL, having complained. */
+/* Returns the baseline's list of stages. NULL: it is invalid; has complained. */
 static const json_t *list_of(const char *path, const json_t *root)
 {
     const json_t *stages = json_object_get(root, "stages");
@@ -140,7 +142,7 @@ int check_compare(const check_file *file, check_results *results)
 
 /* ---- Updating ---- */
 
-/* An entry on a line of its own. false: no memory, or no UTF-8. */
+/* Writes an entry on its own line. false: no memory, or invalid UTF-8. */
 static bool write_entry(FILE *output, const check_result *result, const check_stage *stage,
                         bool first)
 {

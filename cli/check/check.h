@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of `reveille check` share.
+ * Declarations that the files of `reveille check` share.
  *
- * A file lists checks: traces, a model's step, or a command on simulated GPUs, on devices. Each
- * pair of a check and a device is run or replayed once and becomes a result with a line for each
- * stage, held against three bounds: the device, the budgets of the file, and the baseline, which is
- * what the stage took when it was last agreed to.
+ * A file lists checks: traces, a model's step, or a command on simulated GPUs, on some devices.
+ * Each pair of a check and a device is run or replayed once. Its result has a line for each stage.
+ * The stage's peak is compared with three bounds: the device, the budgets of the file, and the
+ * baseline, which is the peak that was last accepted.
  */
 #ifndef RVL_CLI_CHECK_CHECK_H
 #define RVL_CLI_CHECK_CHECK_H
@@ -22,20 +22,20 @@
 
 typedef struct check_item {
     const char *name;
-    char **traces; /* relative to the file's folder, made whole */
+    char **traces; /* paths, resolved from the file's folder */
     size_t trace_count;
-    char *model;          /* NULL: traces, or a command */
-    const char **words;   /* of the command, up to NULL; NULL: there is none */
-    char *program;        /* the first word, as this process finds it */
-    simulation simulated; /* all of it but the device and the command */
+    char *model;          /* path of a config; NULL: traces, or a command */
+    const char **words;   /* the command, ended by NULL; NULL: no command */
+    char *program;        /* the command's first word, as this process finds it */
+    simulation simulated; /* without the device and the command's words */
     double timeout_s;     /* 0: none */
     lengths_rule responses;
-    uint64_t kv_tokens; /* that the KV cache of each engine has room for; 0: of no matter */
+    uint64_t kv_tokens; /* least room in the KV cache of each engine; 0: not checked */
     rvl_model_options options;
     rvl_model_given *given;
     const char **devices;
     size_t device_count;   /* at least 1 */
-    const char *conductor; /* NULL: the first that marks */
+    const char *conductor; /* NULL: the first process that marks stages */
     rvl_wake wake;
     rvl_budget *budgets;
     size_t budget_count;
@@ -52,22 +52,22 @@ typedef struct check_file {
     size_t item_count;
 } check_file;
 
-/* Reads a file, refusing what it does not know. Returns 0 or the exit status. */
+/* Reads a file, and refuses unknown keys. Returns 0 or the exit status. */
 int check_read(const char *path, check_file *file_out);
 void check_file_free(check_file *file);
 
 typedef enum check_verdict {
     CHECK_OK,
-    CHECK_LOWER, /* than the baseline by more than the tolerance: passes, and is told */
-    CHECK_UNKNOWN,
-    CHECK_GONE, /* the baseline has it, the run has not */
+    CHECK_LOWER,   /* below the baseline by more than the tolerance: passes, with a note */
+    CHECK_UNKNOWN, /* not in the baseline */
+    CHECK_GONE,    /* in the baseline, but not in the run */
     CHECK_GREW,
     CHECK_OVER_BUDGET,
     CHECK_REFUSED,    /* a request was refused, and the check allows none */
-    CHECK_FEW_TOKENS, /* an engine's KV cache has room for fewer than the check asks for */
+    CHECK_FEW_TOKENS, /* an engine's KV cache has room for fewer tokens than the check requires */
     CHECK_OOM,
-    CHECK_NO_ROOM, /* there is no such step at all: it has no KV cache */
-    CHECK_BROKEN   /* nothing was checked: a trace, a config or a setting is wrong */
+    CHECK_NO_ROOM, /* the step cannot be made: it has no room for a KV cache */
+    CHECK_BROKEN   /* not checked, or the command failed: a trace, config or setting is wrong */
 } check_verdict;
 
 typedef struct check_stage {
@@ -79,28 +79,28 @@ typedef struct check_stage {
     bool has_baseline;
     uint64_t baseline_bytes;
     char *holders; /* "engine/kv_cache 90.0 GiB, ..."; NULL: there was no run */
-    char *why;     /* of a check that came to no stages; else NULL */
-    char *said;    /* what its command printed last; NULL: nothing */
+    char *why;     /* the reason why a check has no stages; else NULL */
+    char *said;    /* the last lines that its command printed; NULL: none */
     check_verdict verdict;
 } check_stage;
 
 typedef struct check_result {
     const check_item *item;
-    const char *device; /* as the file names it; "own": the trace's */
+    const char *device; /* as the file names it; "own": the trace's device */
     check_stage *stages;
     size_t stage_count;
-    char *verdict;         /* of the whole run, as every command says it; NULL: it has no stages */
-    check_verdict outcome; /* what the verdict comes to beside its stages */
-    bool noted;            /* the verdict is none that a review passes over */
+    char *verdict;         /* text for the whole run, as in other commands; NULL: no stages */
+    check_verdict outcome; /* of the run as a whole, apart from its stages */
+    bool noted;            /* annotate the verdict for a review */
     rvli_machine_engines engines;
-    bool cut; /* an interrupt has ended its command */
+    bool cut; /* an interrupt ended its command */
 } check_result;
 
-/* Why a check came to no stages. */
+/* Why a check has no stages. */
 typedef struct check_refusal {
-    check_verdict verdict; /* CHECK_OK: it did */
+    check_verdict verdict; /* CHECK_OK: it has stages */
     bool cut;
-    bool ended; /* its command has run, and its trace has a verdict */
+    bool ended; /* its command ran to its end, so its trace has a verdict */
     char text[EXPLANATION_BYTES];
     char *said;
 } check_refusal;
@@ -108,64 +108,65 @@ typedef struct check_refusal {
 typedef struct check_results {
     check_result *results;
     size_t count;
-    size_t left_out; /* by an interrupt */
+    size_t left_out; /* not run, because of an interrupt */
 } check_results;
 
 /*
- * Replays every check on every device. What cannot be replayed becomes a result with one stage that
- * says why. Returns 0, or the exit status: no host memory.
+ * Runs every check on each of its devices. A check that fails to run becomes a result with one
+ * stage that has the reason. Returns 0 or, without host memory, the exit status.
  */
 int check_run(const check_file *file, check_results *results_out);
 void check_results_free(check_results *results);
 
 /*
- * Runs a check's command on a simulated device, into a trace. Returns 0, or the exit status: a lack
- * of memory ends all checks.
+ * Runs a check's command on a simulated device, and writes a trace. Returns 0, or the exit status
+ * after an internal failure, which ends all checks.
  */
 int check_simulate(const check_item *item, const char *device, const char *trace,
                    check_refusal *why, rvli_machine_engines *engines_out);
 
 /*
- * Compares with the baseline's file; stages that only this has are added to the results. Returns 0
+ * Compares the results with the baseline's file, and adds stages that only the file has. Returns 0
  * or the exit status.
  */
 int check_compare(const check_file *file, check_results *results);
-/* Writes the peaks as they are to the baseline's file. */
+/* Writes the current peaks to the baseline's file. Returns 0 or the exit status. */
 int check_update(const check_file *file, const check_results *results);
 
-/* Out of bounds, or, with CHECK_BROKEN, not held against them at all. */
+/* Whether a stage exceeds a bound, or, with CHECK_BROKEN, was not checked. */
 static inline bool check_fails(const check_stage *stage)
 {
     return stage->verdict >= CHECK_UNKNOWN;
 }
 
-/* A whole run can fail although all of its stages are well. */
+/* Whether the run as a whole fails, which it can even if all stages pass. */
 static inline bool check_run_fails(const check_result *result)
 {
     return result->outcome >= CHECK_UNKNOWN;
 }
 
-/* Whether a result stands for a check that came to no stages. */
+/* Whether a result is from a check without stages. */
 static inline bool check_is_empty(const check_result *result)
 {
     return result->stage_count > 0 && result->stages[0].why != NULL;
 }
 
-/* "peak 130.0 GiB is above the budget of 120.0 GiB"; text or a string of the stage's. */
+/* Explains a stage's verdict, as "over budget: the peak of 130.0 GiB is more than 120.0 GiB".
+ * Returns text, or a string that the stage owns. */
 const char *check_explain(const check_stage *stage, double tolerance_percent,
                           char text[CHECK_TEXT_BYTES]);
 
-/* false: no memory. */
+/* Prints a table of all stages. false: no memory. */
 bool check_print_table(const check_results *results);
-/* A line for each stage that fails: by how much, and who held its peak. */
+/* Prints a line for each failed stage: by how much it fails, and the holders of its peak. */
 void check_print_failures(const check_results *results);
-/* The same as annotations of GitHub, and for stages that are lower than their baseline. */
+/* Prints these lines as GitHub annotations, also for stages below their baseline. */
 void check_print_github(const check_file *file, const check_results *results);
-/* What a command said, line by line. */
+/* Writes the output of a command, line by line. */
 void check_write_said(FILE *output, rvli_shown_as as, const char *said);
-/* A table of stages and what failed (document_fn); the user is the check_results. */
+/* Writes a table of the stages, and the failures (document_fn). The user is the check_results. */
 bool check_write_markdown(FILE *out, const void *results);
-/* Returns 0 or the exit status. */
+/* Writes a JUnit file. Returns 0 or the exit status. */
 int check_write_junit(const char *path, const check_results *results);
 
 #endif

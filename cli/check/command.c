@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille check: memory peaks as a gate in continuous integration. */
+/* reveille check: checks memory peaks in continuous integration. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static check_verdict worst_of(const check_results *results)
     return worst;
 }
 
-/* What a run that failed had taken until then is no peak to agree to. */
+/* Whether a run failed. The peaks up to a failure must not become a baseline. */
 static bool has_failed_run(const check_results *results)
 {
     for (size_t i = 0; i < results->count; i++) {
@@ -185,7 +185,7 @@ static int tell(const arguments *parsed, const check_file *file, const check_res
     return code_of(results);
 }
 
-/* What is written must not be what is read. */
+/* Refuses outputs that would replace an input. */
 static int check_outputs(const arguments *parsed, const check_file *file)
 {
     const output_name outputs[] = {
@@ -211,7 +211,7 @@ static int check_outputs(const arguments *parsed, const check_file *file)
     return code;
 }
 
-/* Of those that are done. What is written is of all of them, or not at all. */
+/* Prints the finished checks. Writes no files: they must have all checks. */
 static int tell_interrupted(const check_file *file, check_results *results)
 {
     int code = file->baseline != NULL ? check_compare(file, results) : 0;

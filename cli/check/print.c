@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What checks came to: a table, annotations of GitHub, a JUnit file. */
+/* Prints the results of checks: as a table, GitHub annotations, Markdown or a JUnit file. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
 
 typedef struct totals {
     size_t cases;
-    size_t stages; /* of them */
+    size_t stages; /* cases that are stages */
     size_t failures;
     size_t errors;
 } totals;
@@ -96,9 +96,9 @@ static void add_totals(const check_result *result, totals *sums)
     sums->failures += check_run_fails(result) && !broken;
 }
 
-/* ---- A table ---- */
+/* ---- Table ---- */
 
-/* Why a run fails beside its stages: its verdict, or what else the check asks for. */
+/* Returns the verdict of a run or, if its KV cache is too small, a text that explains that. */
 static const char *explain_run(const check_result *result, char text[CHECK_TEXT_BYTES])
 {
     if (result->outcome != CHECK_FEW_TOKENS)
@@ -116,7 +116,7 @@ static const char *explain_run(const check_result *result, char text[CHECK_TEXT_
     return text;
 }
 
-/* "  sft on h200: fits, with 61.2 GiB to spare" */
+/* Prints "  sft on h200: fits, with 61.2 GiB to spare". */
 static void say_line(const check_result *result, const char *verdict, const char *text)
 {
     fputs("  ", stdout);
@@ -143,7 +143,7 @@ static void say_run(const check_result *result)
              explain_run(result, text));
 }
 
-/* A check that came to no stages, with why. */
+/* Adds a row for a check without stages, with the reason. */
 static bool add_empty(table *rows, const check_result *result)
 {
     const check_stage *stage = &result->stages[0];
@@ -211,7 +211,7 @@ bool check_print_table(const check_results *results)
     return printed;
 }
 
-/* ---- What is said of a stage, or of a run ---- */
+/* ---- Lines for stages and runs ---- */
 
 static void say_holders(rvli_shown_as as, const check_stage *stage)
 {
@@ -344,7 +344,7 @@ static bool write_stage_rows(FILE *out, const check_results *results)
     return ok;
 }
 
-/* "- `sft` on `h200`: fits, with 61.2 GiB to spare" */
+/* Writes "- `sft` on `h200`: fits, with 61.2 GiB to spare", without a line break. */
 static bool write_item(FILE *out, const check_result *result, const char *stage, const char *text)
 {
     fputs("- ", out);
@@ -467,7 +467,7 @@ static void write_case(FILE *output, const check_result *result, const check_sta
     fprintf(output, "</%s>\n    </testcase>\n", kind);
 }
 
-/* The verdict of a run that fails beside its stages. */
+/* Writes a test case for the verdict of a run that fails as a whole. */
 static void write_run(FILE *output, const check_result *result)
 {
     const char *kind = result->outcome == CHECK_BROKEN ? "error" : "failure";

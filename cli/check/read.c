@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading a file of checks (docs/check.md). What is not known is refused: it would check nothing.
- */
+/* Reads a file of checks (docs/check.md). Refuses unknown keys, which would check nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +13,15 @@
 
 #define TOLERANCE_DEFAULT_PERCENT 1.0
 
-/* ---- One check ---- */
+/* ---- Checks ---- */
 
 static bool read_devices(const reading *r, const json_t *object, check_item *item)
 {
     char why[DEVICE_WHY_BYTES];
     const json_t *value = json_object_get(object, "devices");
     if (value == NULL) {
-        item->devices = calloc(1, sizeof *item->devices); /* one: the trace's own */
+        item->devices =
+            calloc(1, sizeof *item->devices); /* one entry, NULL: the trace's own device */
         item->device_count = 1;
         if (item->devices != NULL && item->words != NULL)
             item->devices[0] = SIMULATE_DEVICE_USUAL;
@@ -61,7 +61,7 @@ static bool read_budgets(const reading *r, const json_t *object, check_item *ite
     return true;
 }
 
-/* A value of a setting, as the command line has it. */
+/* Returns a setting's value as text for the command line. NULL: it has another type. */
 static const char *setting_text(const json_t *value, char text[64])
 {
     if (json_is_string(value))
@@ -148,7 +148,7 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
     return check_settings_matter(r, settings, item);
 }
 
-/* ---- A command ---- */
+/* ---- Commands ---- */
 
 static bool read_stages(const reading *r, const json_t *object, const char **prefix_out)
 {
@@ -183,7 +183,8 @@ static bool read_ranks(const reading *r, const json_t *object, simulation *what)
                what->rank, what->world, what->world - 1);
 }
 
-/* A string is for a shell. The program is looked for where the command runs: beside the file. */
+/* Reads the command. A shell runs a string. A program with a '/' is relative to the file's folder,
+ * in which the command runs. */
 static bool read_words(const reading *r, const json_t *command, check_item *item)
 {
     size_t count;
@@ -202,7 +203,7 @@ static bool read_words(const reading *r, const json_t *command, check_item *item
     return item->program != NULL || reading_no_memory(r);
 }
 
-/* The folder of the file; NULL: this one. */
+/* Makes the command run in the file's folder. NULL: the current folder. */
 static bool find_folder(const reading *r, simulation *what)
 {
     const char *slash = strrchr(r->file->path, '/');
@@ -211,7 +212,8 @@ static bool find_folder(const reading *r, simulation *what)
     return slash == NULL || what->command.folder != NULL || reading_no_memory(r);
 }
 
-/* The name of a file is relative to the file of checks. */
+/* Reads the lengths of responses. Resolves a file of lengths from the folder of the file of checks.
+ */
 static bool read_responses(const reading *r, const json_t *object, check_item *item)
 {
     lengths_rule *rule = &item->responses;
@@ -258,9 +260,9 @@ static bool read_command(const reading *r, const json_t *object, check_item *ite
            read_responses(r, object, item) && read_kv_tokens(r, object, &item->kv_tokens);
 }
 
-/* ---- What is checked ---- */
+/* ---- Subjects ---- */
 
-/* A key that does nothing for this kind of check would be taken for one that does. */
+/* Refuses keys that have no effect on this kind of check. */
 static bool check_idle(const reading *r, const json_t *object, bool has_command)
 {
     static const char *const of_commands[] = {"gpus",          "rank",          "world",
@@ -371,7 +373,7 @@ static bool read_item(reading *r, const json_t *object, check_item *item)
            reading_flag(r, object, "no_refusals", &item->no_refusals);
 }
 
-/* ---- The file ---- */
+/* ---- File ---- */
 
 static bool read_root(reading *r)
 {
@@ -416,7 +418,7 @@ static bool ends_with(const char *path, const char *end)
 static json_t *load(const char *path, json_error_t *error, json_t **places_out)
 {
     struct stat found;
-    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) { /* no JSON, as jansson has it */
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) { /* jansson would report bad JSON */
         *error = (json_error_t){.text = "this is a folder: name the file of checks in it"};
         return NULL;
     }

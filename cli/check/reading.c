@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of a file of checks by their keys, and what is said of those that cannot be. */
+/* Reads values of a file of checks by their keys, and complains of bad ones. */
 #include "check/reading.h"
 
 #include <inttypes.h>

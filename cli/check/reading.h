@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values of a file of checks by their keys, and what is said of those that cannot be. All that
- * return a bool return false once they have said what is wrong. A key that is missing leaves the
- * value as it is.
+ * Reads values of a file of checks by their keys, and complains of bad ones. Functions that return
+ * a bool return false after a complaint. A missing key leaves the value unchanged.
  */
 #ifndef RVL_CLI_CHECK_READING_H
 #define RVL_CLI_CHECK_READING_H
@@ -11,32 +10,33 @@
 
 typedef struct reading {
     check_file *file;
-    json_t *places;    /* of keys; NULL: the file is JSON */
-    const char *check; /* name of the one that is read; NULL: none */
+    json_t *places;    /* lines and columns of keys; NULL: the file is JSON */
+    const char *check; /* name of the check that is being read; NULL: none */
     double tolerance_percent;
     option_headroom headroom;
     bool no_refusals;
 } reading;
 
-/* "FILE: check NAME: what is wrong". Returns false. */
+/* Complains "FILE: check NAME: what is wrong". Returns false. */
 bool reading_refuse(const reading *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool reading_no_memory(const reading *r);
 
-/* Of a key: "FILE:LINE:COLUMN: ", where that is known. Returns false. */
+/* Complains about a key, with "FILE:LINE:COLUMN: " if its place is known. Returns false. */
 bool reading_refuse_at(const reading *r, const json_t *object, const char *key, const char *what);
 
-/* Whether all keys of an object are among those that are known. */
+/* Whether all keys of an object are in the list of known keys. */
 bool reading_keys(const reading *r, const json_t *object, const char *what,
                   const char *const *known);
 
-/* A path as the file means it: relative to where the file lies. NULL: no memory. */
+/* Resolves a path from the file's folder. The caller frees the result. NULL: no memory. */
 char *reading_path(const reading *r, const char *path);
 
-/* A string, or NULL where the key is missing. */
+/* Reads a string. Sets *text_out to NULL if the key is missing. */
 bool reading_string(const reading *r, const json_t *object, const char *key, const char **text_out);
 
-/* A list of strings, or one string. *list_out has room for all, and one entry for none. */
+/* Reads a list of strings, or one string. *list_out ends with NULL. The caller frees it, even after
+ * false. */
 bool reading_list(const reading *r, const json_t *value, const char *key, const char ***list_out,
                   size_t *count_out);
 

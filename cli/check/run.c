@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Running checks: each on each of its devices, by replay of what it has or of what it did. */
+/* Runs each check on each of its devices: replays its traces or its step, or the trace of its
+ * command. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static int no_memory(void)
 
 /* ---- Replaying ---- */
 
-/* Returns 0, or the exit status: a lack of memory ends all checks. */
+/* Stores the reason of a failed replay. Returns 0 or, without memory, the exit status. */
 static int refuse_replay(rvl_status status, check_refusal *why)
 {
     why->verdict = CHECK_BROKEN;
@@ -74,8 +75,8 @@ static int replay_model(const check_item *item, const rvl_replay_options *option
 }
 
 /*
- * A command that died, or used no GPU, has a trace all the same, and its verdict says what became
- * of it. What was said before stands behind that.
+ * Explains the end of a command that failed or used no GPU, with the verdict of its trace. Earlier
+ * text of the reason follows the verdict.
  */
 static rvl_status explain_end(const char *trace, const rvl_replay_options *options,
                               check_refusal *why)
@@ -97,7 +98,7 @@ static rvl_status explain_end(const char *trace, const rvl_replay_options *optio
     return status;
 }
 
-/* The device is in the trace. */
+/* Runs the command and replays its trace. The trace has the device, so the replay gets none. */
 static int replay_command(check_result *result, const rvl_replay_options *options,
                           check_refusal *why, rvl_replay **replay_out)
 {
@@ -113,7 +114,7 @@ static int replay_command(check_result *result, const rvl_replay_options *option
         rvl_status status = rvl_replay_run(&trace, 1, &own, replay_out);
         code = status == RVL_OK ? 0 : refuse_replay(status, why);
     } else if (code == 0 && why->ended) {
-        own.budget_count = 0; /* a stage that was not reached is no mistake of the file */
+        own.budget_count = 0; /* the file is not wrong if the command did not reach a stage */
         rvl_status status = explain_end(trace, &own, why);
         code = status == RVL_OK ? 0 : refuse_replay(status, why);
     }
@@ -121,7 +122,7 @@ static int replay_command(check_result *result, const rvl_replay_options *option
     return code;
 }
 
-/* *replay_out is NULL where *why says why there is none. */
+/* Sets *replay_out to NULL if there is no replay; *why then has the reason. */
 static int replay_item(check_result *result, const char *device, check_refusal *why,
                        rvl_replay **replay_out)
 {
@@ -182,8 +183,9 @@ static bool has_other_rank(const peak *rows, size_t count, const peak *row)
 }
 
 /*
- * What the row is called in this run and in the next: "forward" of one that stands for all of the
- * name, "forward[rank 3]" where ranks share the device. NULL: no memory.
+ * Returns a name for the row that stays the same in later runs: "forward" for a row that stands for
+ * all stages of the name, "forward[rank 3]" if ranks share the device. The caller frees it. NULL:
+ * no memory.
  */
 static char *name_row(const rvl_replay *replay, const peak *rows, size_t count, const peak *row)
 {
@@ -257,7 +259,7 @@ static check_verdict outcome_of(const rvl_verdict *verdict, const check_result *
     case RVL_VERDICT_FAILED:
     case RVL_VERDICT_NO_GPU:
         return CHECK_BROKEN;
-    case RVL_VERDICT_OUT_OF_MEMORY: /* a stage that says so is enough */
+    case RVL_VERDICT_OUT_OF_MEMORY: /* one report is enough, if a stage already has it */
         return has_stage_without_room(result) ? CHECK_OK : CHECK_OOM;
     default:
         if (verdict->refused_count > 0 && result->item->no_refusals)
@@ -277,7 +279,8 @@ static int read_verdict(const rvl_replay *replay, check_result *result)
     return result->verdict != NULL ? 0 : no_memory();
 }
 
-/* What lies before the first mark is a stage "start"; one that is marked so is "start#2". */
+/* Whether there is a stage beside "start", which is the time before the first mark. A stage that is
+ * marked "start" has the name "start#2". */
 static bool has_marked_stage(const check_result *result)
 {
     for (size_t i = 0; i < result->stage_count; i++) {
@@ -287,7 +290,7 @@ static bool has_marked_stage(const check_result *result)
     return false;
 }
 
-/* ---- All of them ---- */
+/* ---- All checks ---- */
 
 static void free_stages(check_result *result)
 {
@@ -305,7 +308,7 @@ static void free_stages(check_result *result)
     result->stage_count = 0;
 }
 
-/* One stage stands for those that there are not. It takes what the command said. */
+/* Replaces the stages by one with the reason. Takes ownership of why->said. */
 static int note_refusal(const check_refusal *why, check_result *result)
 {
     free_stages(result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A check's command, on simulated GPUs as `reveille run` has them. What it prints is kept, and its
- * end is shown where the check comes to no stages.
+ * Runs a check's command on simulated GPUs, as `reveille run` does. Keeps the command's output, and
+ * shows its last lines if the check has no stages.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #define SAID_BYTES 4000
 #define SAID_LINES 20
 
-/* ---- When it is enough ---- */
+/* ---- Timeout ---- */
 
 static double now_s(void)
 {
@@ -36,9 +36,9 @@ static bool go_on(void *user, rvli_machine *machine)
     return !interrupt_came() && (*end_s == 0 || now_s() < *end_s);
 }
 
-/* ---- What it printed ---- */
+/* ---- Output ---- */
 
-/* The last lines of a file. NULL: there are none, or no memory. */
+/* Returns the last lines of a file. The caller frees them. NULL: there are none, or no memory. */
 static char *read_end(FILE *file)
 {
     char text[SAID_BYTES + 1];
@@ -54,14 +54,14 @@ static char *read_end(FILE *file)
     char *at = text + length;
     while (at > text && (at[-1] != '\n' || ++lines < SAID_LINES))
         at--;
-    if (from > 0 && at == text) { /* the beginning of its line is not here */
+    if (from > 0 && at == text) { /* the first line is cut off: skip it */
         const char *next = strchr(text, '\n');
         at = next != NULL ? text + (next - text) + 1 : text;
     }
     return length > 0 ? strdup(at) : NULL;
 }
 
-/* ---- What it came to ---- */
+/* ---- Result ---- */
 
 static void add(check_refusal *why, const char *text)
 {
@@ -69,7 +69,7 @@ static void add(check_refusal *why, const char *text)
     snprintf(why->text + length, sizeof why->text - length, "%s%s", length > 0 ? "; " : "", text);
 }
 
-/* Complaints go into the reason meanwhile. */
+/* Judges the end of the command. Complaints are appended to the reason (complain_into()). */
 static void judge(const check_item *item, const simulation_end *end, check_refusal *why)
 {
     char text[128];
@@ -88,14 +88,14 @@ static void judge(const check_item *item, const simulation_end *end, check_refus
         add(why, text);
     } else if (end->status != 0) {
         why->ended = true;
-        why->verdict = CHECK_BROKEN; /* the trace says more: explain_end() */
+        why->verdict = CHECK_BROKEN; /* explain_end() adds the trace's verdict */
     } else if (simulate_tell_turned_away(end) || simulate_tell_unused(end)) {
         why->ended = true;
         why->verdict = CHECK_BROKEN;
     }
 }
 
-/* A command that is well may still have gone another way than on a card. */
+/* Prints how a command that succeeded may behave differently on a card. */
 static void tell(const check_item *item, const char *device, const simulation_end *end)
 {
     char who[CHECK_TEXT_BYTES];
@@ -110,7 +110,7 @@ static void tell(const check_item *item, const char *device, const simulation_en
 
 /* ---- Running ---- */
 
-/* As it is found from the folder in which the command runs. */
+/* Makes a path absolute, because the command runs in another folder. false: has complained. */
 static bool make_whole(char path[PATH_MAX])
 {
     char here[PATH_MAX], whole[PATH_MAX];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * toml++ reads the file, and its tree becomes jansson's, keys in the order of the file. What JSON
- * has no value for is refused with its place. The one C++ file: no exception leaves it.
+ * Reads a file with toml++, and converts its tree to jansson's, with keys in the order of the file.
+ * Refuses values that JSON does not have, and gives their place. This is the only C++ file: no
+ * exception leaves it.
  */
 #include "check/toml.h"
 
@@ -18,9 +19,9 @@
 #include <vector>
 
 /*
- * toml++ 3.3.0 asserts what a file decides ("[=" breaks it), and what it would assert it has the
- * compiler take for granted where NDEBUG is defined. Behind its assertions it looks once more, and
- * refuses the file: so nothing is asserted, and nothing assumed.
+ * toml++ 3.3.0 has assertions that a bad file can break, such as one with "[=". With NDEBUG, it
+ * makes the compiler assume their conditions. After each assertion it checks the condition again,
+ * and refuses the file. So we neither assert nor assume anything.
  */
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_cast<void>(0)
@@ -29,7 +30,8 @@
 namespace
 {
 
-/* Keys nest by their dots, and toml++ takes trees down by recursion: the stack has an end. */
+/* Dots in keys nest tables, and toml++ destroys trees by recursion, which could overflow the stack.
+ */
 constexpr std::ptrdiff_t dots_max = 4096;
 constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
 constexpr int depth_max = 32;
@@ -46,7 +48,7 @@ struct releaser {
 };
 using json = std::unique_ptr<json_t, releaser>;
 
-/* Why a file is refused, and where; line 0: nowhere in it. */
+/* Why a file is refused, and where. Line 0: no place in the file. */
 struct refusal {
     toml::source_position at;
     std::string what;
@@ -62,11 +64,12 @@ json made(json_t *value)
 /* ---- Characters ---- */
 
 /*
- * toml++ 3.3.0 looks up which characters are white space, and its table runs into undefined
- * behaviour for most from U+0080 to U+FFFF. So it is shown none of them: each stands in for itself
- * in plane 15, where characters mean nothing, and is taken back in what toml++ answers.
+ * toml++ 3.3.0 finds white space with a table whose lookup has undefined behaviour for most
+ * characters from U+0080 to U+FFFF. So we hide these characters from it: hide() maps each to the
+ * same code in plane 15, where characters have no meaning, and take_back() reverses that in the
+ * texts that toml++ returns.
  */
-constexpr unsigned char plane_15 = 0xf3; /* the first byte of its characters: 0xf3 0xb0 and on */
+constexpr unsigned char plane_15 = 0xf3; /* the first byte of its characters, from 0xf3 0xb0 on */
 
 bool is_tail(std::string_view text, std::size_t at, std::size_t count)
 {
@@ -84,7 +87,7 @@ void append(std::string &to, unsigned first, unsigned rest, int count)
         to += static_cast<char>(0x80 | (rest >> (6 * count) & 0x3f));
 }
 
-/* Bytes that are no UTF-8 stay as they are: toml++ refuses the first of them. */
+/* Keeps bytes that are not UTF-8. toml++ refuses the first of them. */
 std::string hide(std::string_view text)
 {
     std::string hidden;
@@ -130,7 +133,8 @@ std::string take_back(std::string_view hidden)
     return text;
 }
 
-/* Characters of plane 15, written as they are or as \U000Fxxxx, would be taken for others. */
+/* Whether a text has characters of plane 15, as such or as \U000Fxxxx: take_back() would change
+ * them. */
 bool has_plane_15(std::string_view text)
 {
     for (std::size_t at = text.find('\xf3'); at != std::string_view::npos;
@@ -155,7 +159,7 @@ void check_text(const toml::source_region &place, std::string_view key, std::str
         refuse(place, key.substr(0, key.find('\0')), "a zero byte in a string");
 }
 
-/* An object is known by its address, as long as the file's tree is kept. */
+/* Names a key by its object's address, which is valid while the file's tree exists. */
 std::string place_name(const json_t *object, std::string_view key)
 {
     char address[32];
@@ -229,7 +233,7 @@ json convert(const toml::node &node, std::string_view key, int depth, json_t *pl
     return made(json_real(real->get()));
 }
 
-/* ---- The file ---- */
+/* ---- File ---- */
 
 std::string read_text(const char *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks written in TOML, as jansson would have them from the same file in JSON. */
+/* Reads checks in TOML into the tree that jansson makes from equivalent JSON. */
 #ifndef RVL_CLI_CHECK_TOML_H
 #define RVL_CLI_CHECK_TOML_H
 
@@ -12,13 +12,13 @@ extern "C" {
 #endif
 
 /*
- * As json_load_file(): NULL with *error_out filled, line 0 where no place in the file is to blame.
- * The caller releases what is returned by json_decref(), and so *places_out: where each key stands,
- * for check_toml_place().
+ * Loads a file like json_load_file(). NULL: failed, and *error_out has the reason; its line is 0 if
+ * the error has no place in the file. *places_out receives the places of keys, for
+ * check_toml_place(). The caller releases it and the result with json_decref().
  */
 json_t *check_toml_load(const char *path, json_error_t *error_out, json_t **places_out);
 
-/* Where a key of an object of that file stands. false: not known. */
+/* Finds the line and column of a key in an object of that file. false: not known. */
 bool check_toml_place(const json_t *places, const json_t *object, const char *key, int *line_out,
                       int *column_out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille compare: what changed between two runs, by stage, holder and line. */
+/* reveille compare: shows what changed between two runs, by stage, holder and line. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,7 +87,8 @@ static uint64_t device_peak(const comparison *made, int device, int side)
     return most;
 }
 
-/* A stage that only B has shows in the peak of its device. */
+/* Whether a stage or a device grew by more than this. A stage that only B has can raise the peak of
+ * its device. */
 static bool grew(const comparison *made, double over_percent)
 {
     for (size_t i = 0; i < made->count; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of `reveille compare` share.
+ * Declarations that the files of `reveille compare` share.
  *
- * A run is its JSON result, whether a file has it already or a trace or snapshot is replayed for
- * it, so that all kinds are compared alike. Stages meet by device and name: of several with one
- * name the largest counts. Holders meet by name, processes without their numbers, which differ from
- * run to run.
+ * A run is a JSON result, from a file, or from replaying a trace or a snapshot, so that all kinds
+ * of run are compared in the same way. Stages are matched by device and name. Of several stages
+ * with one name, the largest counts. Holders are matched by name, without the numbers of processes,
+ * which differ between runs.
  */
 #ifndef RVL_CLI_COMPARE_COMPARE_H
 #define RVL_CLI_COMPARE_COMPARE_H
@@ -14,17 +14,17 @@
 
 #include "command.h"
 
-/* The run before, and the run after. */
+/* A: the run before; B: the run after. */
 enum { COMPARE_A, COMPARE_B, COMPARE_SIDES };
 
-/* What a holder or a line of the program has at the peak. */
+/* The bytes of a holder, or of a line of the program, at the peak. */
 typedef struct compare_part {
     char *name;
     int64_t bytes[COMPARE_SIDES];
 } compare_part;
 
 typedef struct compare_parts {
-    compare_part *list; /* the largest change first */
+    compare_part *list; /* largest change first */
     size_t count;
 } compare_parts;
 
@@ -32,10 +32,10 @@ typedef struct compare_row {
     int device;
     char *stage;
     bool has[COMPARE_SIDES];
-    uint64_t count[COMPARE_SIDES]; /* stages of that name */
+    uint64_t count[COMPARE_SIDES]; /* number of stages of this name */
     uint64_t peak_bytes[COMPARE_SIDES];
-    json_t *stages[COMPARE_SIDES]; /* the largest of that name; borrowed */
-    compare_parts holders;         /* of a row that both have */
+    json_t *stages[COMPARE_SIDES]; /* the largest stage of this name; borrowed */
+    compare_parts holders;         /* only if both runs have the stage */
     compare_parts lines;
 } compare_row;
 
@@ -43,40 +43,42 @@ typedef struct comparison {
     const char *names[COMPARE_SIDES];
     json_t *runs[COMPARE_SIDES];
     char *verdicts[COMPARE_SIDES]; /* NULL: the result has none */
-    compare_row *rows;             /* in the order of A, and then those of B alone */
+    compare_row *rows;             /* in the order of A, then those that only B has */
     size_t count;
 } comparison;
 
 /* ---- read.c ---- */
 
 /*
- * The JSON result of a run: of a .json file, or of a trace or snapshot that is replayed. device
- * (NULL: its own) is of those. Returns 0 or, having complained, the exit status.
+ * Reads the JSON result of a run from a .json file, or replays a trace or a snapshot. device is for
+ * traces (NULL: the trace's own). Returns 0 or, having complained, the exit status.
  */
 int compare_read(const char *path, const char *device, json_t **run_out);
 
 /* ---- difference.c ---- */
 
-/* Fills in rows from both runs, which it takes. Returns 0 or the exit status. */
+/* Compares both runs. Takes ownership of them; compare_free() frees all, also after a failure.
+ * Returns 0 or the exit status. */
 int compare_make(const char *const names[COMPARE_SIDES], json_t *const runs[COMPARE_SIDES],
                  comparison *made_out);
 void compare_free(comparison *made);
 
 int64_t compare_change(const compare_row *row);
-/* Growth in percent; 0 where either run has no such stage. */
+/* Returns the growth in percent; 0 if one of the runs lacks the stage. */
 double compare_percent(const compare_row *row);
 bool compare_has_changed(const compare_row *row);
-/* The row that grew most, or else that changed most; NULL: none changed. */
+/* Returns the row that grew most, or, if none grew, that shrank most. Only rows of both runs count.
+ * NULL: none of them changed. */
 const compare_row *compare_most(const comparison *made);
 
 /* ---- print.c ---- */
 
-/* "+1.5 GiB"; "0 B" */
+/* Formats a change as "+1.5 GiB" or "0 B". Returns a part of text. */
 #define COMPARE_SIZE_BYTES (SIZE_TEXT_BYTES + 1)
 const char *compare_size(int64_t bytes, char text[COMPARE_SIZE_BYTES]);
 
 bool compare_print(const comparison *made);
-/* Both are a document_fn, of a comparison. */
+/* These two are a document_fn for a comparison. */
 bool compare_write_json(FILE *out, const void *made);
 bool compare_write_markdown(FILE *out, const void *made);
 

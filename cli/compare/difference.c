@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two results side by side: stages by device and name, and who makes the difference of each. */
+/* Compares two results: matches stages by device and name, and finds the holders and lines that
+ * changed. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static int64_t bytes_at(const json_t *object, const char *key)
     return (int64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* The name that a stage was marked with: "train" of "train#2". */
+/* Stores the name that a stage was marked with: "train" for "train#2". */
 static void name_of_stage(const json_t *stage, char name[KEY_BYTES])
 {
     const char *mark = text_at(stage, "mark");
@@ -33,7 +34,8 @@ static void name_of_stage(const json_t *stage, char name[KEY_BYTES])
         *hash = '\0';
 }
 
-/* "python/cudaMalloc" of python[4711], "activations of LlamaMLP" of a snapshot. */
+/* Stores a holder's name: "python/cudaMalloc" for process python[4711], or "activations of
+ * LlamaMLP" in a snapshot. */
 static void name_of_holder(const json_t *holder, char name[KEY_BYTES])
 {
     const char *process = text_at(holder, "process"), *tag = text_at(holder, "tag");
@@ -49,7 +51,7 @@ static void name_of_holder(const json_t *holder, char name[KEY_BYTES])
         snprintf(name, KEY_BYTES, "%s%s%s", tag, module[0] != '\0' ? " of " : "", module);
 }
 
-/* "forward (gpt.py:23)" */
+/* Stores a line's name, as "forward (gpt.py:23)". */
 static void name_of_line(const json_t *line, char name[KEY_BYTES])
 {
     const char *function = text_at(line, "name"), *file = text_at(line, "file");
@@ -66,7 +68,7 @@ static void name_of_line(const json_t *line, char name[KEY_BYTES])
 
 typedef struct maker {
     comparison *made;
-    json_t *places; /* from "device stage" to the number of its row */
+    json_t *places; /* maps "device stage" to the index of its row */
 } maker;
 
 static compare_row *find_row(maker *m, int device, const char *stage)
@@ -118,7 +120,8 @@ static bool add_stages(maker *m, int side, int device, const json_t *stages)
     return true;
 }
 
-/* A snapshot is of one device, and has stages right below its root. */
+/* Adds the stages of a run. A snapshot has one device, and its stages are directly below the root.
+ */
 static bool add_run(maker *m, int side)
 {
     const json_t *root = m->made->runs[side], *devices = json_object_get(root, "devices");
@@ -185,14 +188,14 @@ static int by_change(const void *left, const void *right)
     return strcmp(((const compare_part *)left)->name, ((const compare_part *)right)->name);
 }
 
-/* "forward (gpt.py" of "forward (gpt.py:23)"; 0: it has no line. */
+/* Returns the length of "forward (gpt.py" in "forward (gpt.py:23)"; 0: it has no line number. */
 static size_t function_length(const char *name)
 {
     const char *colon = strrchr(name, ':');
     return colon != NULL ? (size_t)(colon - name) : 0;
 }
 
-/* A function's line that only A has, of about the size of one that only B has: it has moved. */
+/* Whether a line that only A has may be one that only B has: both are in the same function. */
 static bool has_moved(const compare_part *before, const compare_part *after)
 {
     size_t length = function_length(before->name);
@@ -201,7 +204,7 @@ static bool has_moved(const compare_part *before, const compare_part *after)
            strncmp(before->name, after->name, length) == 0;
 }
 
-/* Lines above it were added or removed: the number is another, the line is not. */
+/* Joins lines whose number changed because lines above them were added or removed. */
 static void join_moved(compare_parts *lines)
 {
     for (size_t i = 0; i < lines->count; i++) {
@@ -216,7 +219,7 @@ static void join_moved(compare_parts *lines)
     }
 }
 
-/* What a run says its memory is for, beside its stages; NULL: nothing. */
+/* Returns the entry of "holders" for a stage, which tells what memory was for. NULL: none. */
 static const json_t *told_of(const json_t *root, int device, const json_t *stage)
 {
     const json_t *list = json_object_get(root, "holders");
@@ -251,7 +254,7 @@ static bool fill_row(const comparison *made, compare_row *row)
     return ok;
 }
 
-/* ---- All of it ---- */
+/* ---- Comparison ---- */
 
 int compare_make(const char *const names[COMPARE_SIDES], json_t *const runs[COMPARE_SIDES],
                  comparison *made_out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A comparison for people, as JSON (schema 1, docs/compare.md) and as Markdown. */
+/* Prints a comparison as text, as JSON (schema 1, docs/compare.md) and as Markdown. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int64_t change_of(const compare_part *part)
     return part->bytes[COMPARE_B] - part->bytes[COMPARE_A];
 }
 
-/* "B only" of a stage that A lacks. */
+/* Returns "A only" or "B only" for a stage of one run. NULL: both have it. */
 static const char *only(const compare_row *row)
 {
     if (row->has[COMPARE_A] && row->has[COMPARE_B])
@@ -35,7 +35,7 @@ static const char *peak_text(const compare_row *row, int side, char text[SIZE_TE
     return row->has[side] ? format_size(row->peak_bytes[side], text) : "";
 }
 
-/* "+1.5 GiB (+3.2 %)" */
+/* Formats "+1.5 GiB (+3.2 %)". */
 static void change_text(const compare_row *row, char *text, size_t size)
 {
     char bytes[COMPARE_SIZE_BYTES], percent[CHANGE_TEXT_BYTES];
@@ -45,7 +45,8 @@ static void change_text(const compare_row *row, char *text, size_t size)
 
 /* ---- For people ---- */
 
-/* "engine/kv_cache -94.8 GiB, trainer/untagged +1.0 MiB"; the caller frees it. NULL: no memory. */
+/* Returns "engine/kv_cache -94.8 GiB, trainer/untagged +1.0 MiB". The caller frees it. NULL: no
+ * memory. */
 static char *holders_text(const compare_row *row)
 {
     char *text = NULL, size[COMPARE_SIZE_BYTES];
@@ -106,7 +107,7 @@ static size_t count_changed(const comparison *made)
     return count;
 }
 
-/* Of the stage that changed most. */
+/* Prints the lines that changed. row: the stage that changed most; NULL: prints nothing. */
 static bool print_lines(const compare_row *row)
 {
     static const char *const titles[] = {"change", "held in A", "held in B", "asked for in"};
@@ -130,7 +131,8 @@ static bool print_lines(const compare_row *row)
     return ok;
 }
 
-/* "train grew most: by 1.5 GiB (+3.2 %), to 49.5 GiB"; the caller frees it. NULL: no memory. */
+/* Returns "train on device 0 grew most: by 1.5 GiB (+3.2 %), to 49.5 GiB". The caller frees it.
+ * NULL: no memory. */
 static char *summary(const comparison *made)
 {
     const compare_row *most = compare_most(made);

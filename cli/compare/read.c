@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs to compare: results as they were written, or traces and snapshots that are replayed now. */
+/* Reads the runs to compare: JSON results, or traces and snapshots, which are replayed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ static bool is_json(const char *path)
     return length > 5 && strcmp(path + length - 5, ".json") == 0;
 }
 
-/* A result of run, replay or snapshot: others have a schema, too, and no stages. */
+/* Whether this is a result of run, replay or snapshot. Results of other commands have a schema,
+ * too, but no stages. */
 static bool is_result(const json_t *root)
 {
     return (json_is_array(json_object_get(root, "stages")) &&

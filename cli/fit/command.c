@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille fit: the largest number with which a program fits, by running it on simulated GPUs. */
+/* reveille fit: finds the largest number with which a program fits, by runs on simulated GPUs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ const command_spec fit_spec = {
 
 /* ---- Arguments ---- */
 
-/* A whole number up to a byte; false: there is none, or it does not fit. */
+/* Parses a whole number that ends at `end`. false: invalid, or too large. */
 static bool whole(const char *text, const char *end, uint64_t *value_out)
 {
     char *stop = NULL;
@@ -177,7 +177,7 @@ static int check(fit_arguments *parsed)
     return read_devices(parsed);
 }
 
-/* ---- The search ---- */
+/* ---- Search ---- */
 
 static bool keep_runs(fit_result *result, const fit_run *runs, size_t count)
 {
@@ -190,7 +190,7 @@ static bool keep_runs(fit_result *result, const fit_run *runs, size_t count)
     return true;
 }
 
-/* One round: as many as may run at once. */
+/* Runs one round of values at once, and gives their results to the search. */
 static int try_values(const fit_arguments *arguments, const uint64_t *values, size_t count,
                       fit_result *result)
 {
@@ -208,7 +208,8 @@ static int try_values(const fit_arguments *arguments, const uint64_t *values, si
     return 0;
 }
 
-/* The smallest value that failed, and not of memory; larger ones may fail of that. */
+/* Returns the run with the smallest value that failed for another reason than memory. NULL: none,
+ * or a smaller value did not fit: larger ones may fail because of that. */
 static const fit_run *first_broken(const fit_result *result)
 {
     const fit_run *found = NULL;
@@ -239,7 +240,7 @@ static int search_on(const fit_arguments *arguments, fit_result *result)
     return code;
 }
 
-/* 0: a number fits on each. */
+/* Returns the exit status; 0: a number fits on every device. */
 static int answer_of(const fit_result *results, size_t count)
 {
     uint64_t largest;

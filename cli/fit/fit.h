@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of `reveille fit` share: a command with a hole for a value, and what it came to.
- */
+/* Declarations that the files of `reveille fit` share: a command with a placeholder for a value,
+ * and its results. */
 #ifndef RVL_CLI_FIT_FIT_H
 #define RVL_CLI_FIT_FIT_H
 
@@ -18,7 +18,7 @@ typedef struct fit_arguments {
     const char *find; /* "batch=1..512" */
     const char *devices;
     uint32_t gpus;
-    uint32_t jobs; /* 0: as many as there are cores */
+    uint32_t jobs; /* 0: one for each core */
     uint32_t timeout_s;
     const char *host_memory;
     const char *keep_contents;
@@ -27,10 +27,10 @@ typedef struct fit_arguments {
     const char *response_seed;
     option_headroom headroom;
     option_document json;
-    char **words; /* of the command; end with NULL */
+    char **words; /* the command, ended by NULL */
 
-    /* Read from these: */
-    char hole[64]; /* "{batch}" */
+    /* Parsed from the fields above: */
+    char hole[64]; /* the placeholder, "{batch}" */
     uint64_t first;
     uint64_t last;
     char *device_list;
@@ -38,38 +38,38 @@ typedef struct fit_arguments {
     size_t device_count;
 } fit_arguments;
 
-/* One run of the command with one value on one device. */
+/* A run of the command with one value on one device. */
 typedef struct fit_run {
     uint64_t value;
-    rvl_verdict verdict; /* without strings of the replay */
-    char stage[64];      /* with the peak */
-    char holder[160];    /* the largest of that peak */
+    rvl_verdict verdict; /* without the strings that the replay owns */
+    char stage[64];      /* the stage with the peak */
+    char holder[160];    /* the largest holder of that peak */
     uint64_t peak_bytes;
     double seconds;
     bool fits;
-    bool broken; /* it failed, and not of memory */
-    char *said;  /* what it printed last, where it is broken */
+    bool broken; /* it failed for another reason than memory */
+    char *said;  /* the last lines that it printed, if it is broken */
 } fit_run;
 
-/* Of a device. */
+/* The result for a device. */
 typedef struct fit_result {
     const char *device;
     search of;
-    fit_run *runs; /* as they were asked for */
+    fit_run *runs; /* in the order in which they ran */
     size_t count;
-    const fit_run *broken; /* the first that is; NULL: none */
+    const fit_run *broken; /* the broken run with the smallest value; NULL: none */
 } fit_result;
 
 /*
- * Runs the command with each of these values, all at once, each in a process of its own. Returns 0,
- * or the exit status, having complained. Results come in the order of the values.
+ * Runs the command with all of these values at once, each in its own process. Stores the results in
+ * the order of the values. Returns 0 or, having complained, the exit status.
  */
 int fit_run_all(const fit_arguments *arguments, const char *device, const uint64_t *values,
                 size_t count, fit_run *runs_out);
 
 void fit_run_free(fit_run *run);
 
-/* The answer as a table a device, and as JSON. Returns 0 or the exit status. */
+/* Prints the result, as a table for each device and as JSON. Returns 0 or the exit status. */
 int fit_print(const fit_arguments *arguments, const fit_result *results, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The answer of `reveille fit`: a sentence for each device, and what was tried. */
+/* Prints the result of `reveille fit`: a sentence for each device, and the runs. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int by_value(const void *left, const void *right_one)
     return (a->value > b->value) - (a->value < b->value);
 }
 
-/* The runs in the order of their values; the caller frees it. NULL: no memory. */
+/* Returns the runs in the order of their values. The caller frees the list. NULL: no memory. */
 static const fit_run **sorted(const fit_result *result)
 {
     const fit_run **list = calloc(result->count + 1, sizeof(fit_run *));
@@ -39,7 +39,7 @@ static const fit_run **sorted(const fit_result *result)
     return list;
 }
 
-/* "batch" of "{batch}". */
+/* Stores "batch" from "{batch}". */
 static void name_of(const fit_arguments *arguments, char name[64])
 {
     snprintf(name, 64, "%.*s", (int)strlen(arguments->hole) - 2, arguments->hole + 1);
@@ -78,7 +78,7 @@ static bool print_table(const fit_arguments *arguments, const fit_result *result
     return ok;
 }
 
-/* Why the first value that does not fit does not, and who holds most of its peak. */
+/* Prints why the smallest value that does not fit fails, and the largest holder of its peak. */
 static void print_bound(const fit_run *run)
 {
     if (run == NULL)
@@ -117,7 +117,7 @@ static void print_answer(const fit_arguments *arguments, const fit_result *resul
             again, edge);
 }
 
-/* What the command said where it failed. */
+/* Prints the last output of a command that failed. */
 static void print_said(const fit_result *result)
 {
     if (result->broken == NULL || result->broken->said == NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running a command with values in its hole: each by a `reveille run` of its own, so that several
- * may run at once, and one that goes wrong takes nothing with it. The run's trace says what it came
- * to.
+ * Runs a command with values in place of its placeholder. Each value has its own `reveille run`, so
+ * that several can run at once, and a failure does not affect the others. The result of a run comes
+ * from its trace.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +27,13 @@
 #define SAID_BYTES 8192
 #define OPTION_WORDS_MAX 24
 
-/* A command that runs. */
+/* A running command. */
 typedef struct started {
     pid_t process;
     double begin_s;
     char trace[PATH_MAX];
     char output[PATH_MAX];
-    bool late; /* it was killed for its time */
+    bool late; /* it was killed because of the timeout */
 } started;
 
 static double now_s(void)
@@ -45,7 +45,8 @@ static double now_s(void)
 
 /* ---- Words ---- */
 
-/* A word with the value in every hole; the caller frees it. NULL: no memory. */
+/* Returns a word with the value in place of each placeholder. The caller frees it. NULL: no memory.
+ */
 static char *filled(const char *word, const char *hole, const char *value)
 {
     char *text = NULL;
@@ -66,7 +67,7 @@ static void free_words(char **words)
     free(words);
 }
 
-/* The command with the value, behind the words of `reveille run`. NULL: no memory. */
+/* Returns the words of `reveille run`, followed by the command with the value. NULL: no memory. */
 static char **make_words(const fit_arguments *arguments, const char *device, const char *trace,
                          uint64_t value)
 {
@@ -111,7 +112,7 @@ static _Noreturn void become(const char *own, char **words, const char *output, 
 {
     int file = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* and then it ends what it has started */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* on SIGTERM it ends the processes that it has started */
     if (getppid() == parent && file >= 0 && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
         dup2(file, STDOUT_FILENO) >= 0 && dup2(file, STDERR_FILENO) >= 0)
         execv(own, words);
@@ -141,7 +142,7 @@ static int start(const fit_arguments *arguments, const char *device, const char 
     return one->process > 0 ? 0 : complain(EXIT_INTERNAL, "no process: %s", strerror(errno));
 }
 
-/* Until all have ended. Those that take too long are ended, and all are at Ctrl-C. */
+/* Waits until all runs have ended. Ends those that exceed the timeout; on Ctrl-C ends all. */
 static void wait_for_all(started *all, size_t count, uint32_t timeout_s, fit_run *runs)
 {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000};
@@ -165,9 +166,10 @@ static void wait_for_all(started *all, size_t count, uint32_t timeout_s, fit_run
     }
 }
 
-/* ---- What it came to ---- */
+/* ---- Results ---- */
 
-/* What `reveille run` prints behind the command's output: "device 0: ", or "devices 0-3: ". */
+/* Finds the table that `reveille run` prints after the command's output: it starts with "device 0:
+ * " or "devices 0-3: ". NULL: there is none. */
 static char *find_table(char *text)
 {
     for (char *at = text; (at = strstr(at, "\ndevice")) != NULL; at++) {
@@ -179,7 +181,8 @@ static char *find_table(char *text)
     return NULL;
 }
 
-/* The last lines of a file; the caller frees them. NULL: there are none, or there is no memory. */
+/* Returns the command's last lines from a file. The caller frees them. NULL: there are none, or no
+ * memory. */
 static char *last_lines(const char *path)
 {
     char text[SAID_BYTES + 1];
@@ -193,7 +196,7 @@ static char *last_lines(const char *path)
     while (length > 0 && text[length - 1] == '\n')
         length--;
     text[length] = '\0';
-    char *own = find_table(text); /* behind it the lines are ours */
+    char *own = find_table(text); /* the lines after this are our own */
     if (own != NULL)
         length = (size_t)(own - text);
     text[length] = '\0';
@@ -203,7 +206,7 @@ static char *last_lines(const char *path)
     return length > 0 ? strdup(at > text ? at + 1 : at) : NULL;
 }
 
-/* The stage with the peak of the device with the least room, and the largest holder of that. */
+/* Finds the device with the largest peak, the stage of that peak, and its largest holder. */
 static void find_peak(const rvl_replay *replay, fit_run *run)
 {
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
@@ -245,7 +248,8 @@ static void judge(const fit_arguments *arguments, const started *one, fit_run *r
 {
     bool read = read_trace(arguments, one->trace, run);
     rvl_verdict_kind kind = run->verdict.kind;
-    bool whole = read && run->verdict.ended; /* or the run was killed, and its trace is cut short */
+    bool whole =
+        read && run->verdict.ended; /* false: the run was killed, and its trace is cut off */
     run->broken = one->late || !whole || kind == RVL_VERDICT_FAILED || kind == RVL_VERDICT_NO_GPU;
     if (one->late)
         snprintf(run->verdict.text, sizeof run->verdict.text,
@@ -264,7 +268,7 @@ void fit_run_free(fit_run *run)
     run->said = NULL;
 }
 
-/* ---- Several at once ---- */
+/* ---- Several runs at once ---- */
 
 int fit_run_all(const fit_arguments *arguments, const char *device, const uint64_t *values,
                 size_t count, fit_run *runs_out)
@@ -283,7 +287,7 @@ int fit_run_all(const fit_arguments *arguments, const char *device, const uint64
         runs_out[begun] = (fit_run){.value = values[begun]};
         code = start(arguments, device, folder, begun, values[begun], &all[begun]);
     }
-    if (code != 0) /* what has begun is not needed any more */
+    if (code != 0) /* end the runs that have started */
         for (size_t i = 0; i < begun; i++)
             if (all[i].process > 0)
                 kill(all[i].process, SIGTERM);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Behind the edge, as multiples of two that allocators round to. */
+/* Offsets of the values to try above the edge: powers of two, because allocators round to them. */
 static const uint64_t above[] = {1, 2, 4, 8};
 
 bool search_begin(search *of, uint64_t first, uint64_t last)
@@ -49,7 +49,7 @@ bool search_edge(const search *of, uint64_t *value_out)
     return found;
 }
 
-/* The largest that fits and is below a bound, or, with above_it, anywhere above it. */
+/* Finds the largest value that fits below a bound, or, with above_it, above it. */
 static bool largest(const search *of, uint64_t bound, bool above_it, uint64_t *value_out)
 {
     bool found = false;
@@ -79,7 +79,7 @@ bool search_again(const search *of, uint64_t *value_out)
     return search_edge(of, &edge) && largest(of, edge, true, value_out);
 }
 
-/* ---- What to try next ---- */
+/* ---- Next values ---- */
 
 typedef struct proposal {
     search *of;
@@ -123,7 +123,7 @@ static void propose_between(proposal *to, uint64_t fits, uint64_t edge)
     uint64_t parts = to->capacity < between ? to->capacity : between;
     for (uint64_t i = 1; i <= parts; i++)
         propose(to, fits + (uint64_t)((long double)(between + 1) * i / (parts + 1)));
-    if (to->count == 0) /* rounding met what was tried before */
+    if (to->count == 0) /* rounding gave only values that were tried */
         propose(to, fits + 1);
 }
 
@@ -134,7 +134,7 @@ static void propose_above(proposal *to, uint64_t edge)
             propose(to, edge + above[i]);
 }
 
-/* Whether any of the values above the edge was asked for. */
+/* Whether all values to try above the edge have been proposed. */
 static bool looked_above(const search *of, uint64_t edge)
 {
     for (size_t i = 0; i < sizeof above / sizeof *above; i++)

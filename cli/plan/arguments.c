@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of `reveille plan`: every setting of a step, each with a list of values. */
+/* The options of `reveille plan`: every setting of a step, with a list of values each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static bool add_value(plan_axis *axis, const char *text, size_t length)
     return values[axis->count] != NULL && ++axis->count > 0;
 }
 
-/* "1,2,4". A comma within brackets or nothing between commas is no value. */
+/* Adds the values of a list such as "1,2,4". Refuses empty values. Returns 0 or the exit status. */
 static int add_list(plan_axis *axis, const char *list)
 {
     for (const char *at = list;; at++) {
@@ -41,7 +41,7 @@ static int add_list(plan_axis *axis, const char *list)
     }
 }
 
-/* "0.65" of 650000. */
+/* Writes 650000 as "0.65". */
 static void write_fraction(uint32_t ppm, char text[FRACTION_TEXT_BYTES])
 {
     snprintf(text, FRACTION_TEXT_BYTES, "%u.%06u", ppm / 1000000, ppm % 1000000);
@@ -52,7 +52,7 @@ static void write_fraction(uint32_t ppm, char text[FRACTION_TEXT_BYTES])
         text[length - 1] = '\0';
 }
 
-/* "0.6:0.9:0.05": from, to (included), step. */
+/* Parses a memory fraction into parts per million. */
 static bool parse_fraction(const char *text, uint32_t *ppm_out)
 {
     rvl_model_options options = {.struct_size = sizeof options};
@@ -61,6 +61,7 @@ static bool parse_fraction(const char *text, uint32_t *ppm_out)
     return parsed;
 }
 
+/* Adds the values of a range "FROM:TO:STEP", such as "0.6:0.9:0.05". TO is included. */
 static int add_range(plan_axis *axis, const char *range)
 {
     char parts[3][FRACTION_TEXT_BYTES] = {"", "", ""}, text[FRACTION_TEXT_BYTES];
@@ -93,7 +94,7 @@ static plan_axis *axis_named(plan_arguments *arguments, const char *name)
 static int add_values(plan_arguments *arguments, const char *name, const char *list)
 {
     plan_axis *axis = axis_named(arguments, name);
-    if (strcmp(name, "model") == 0) /* a path may hold a comma */
+    if (strcmp(name, "model") == 0) /* a path can contain a comma */
         return add_value(axis, list, strlen(list)) ? 0 : no_memory();
     if (strcmp(name, "mem-fraction") == 0 && strchr(list, ':') != NULL)
         return add_range(axis, list);
@@ -126,7 +127,7 @@ static int check_values(const plan_arguments *arguments)
     return 0;
 }
 
-/* ---- The command line ---- */
+/* ---- Command line ---- */
 
 static int add_setting(const command_spec *command, const option_spec *option, char *list,
                        void *user);
@@ -269,9 +270,9 @@ static int add_given(const command_spec *command, const option_spec *option, cha
     return 0;
 }
 
-/* ---- Whether it all goes together ---- */
+/* ---- Consistency ---- */
 
-/* Settings of a step mean nothing to a trace, except for the device and the wake. */
+/* Refuses settings of a step for traces, which have only a device and a wake. */
 static int check_for_traces(const plan_arguments *arguments)
 {
     for (size_t i = 0; i < arguments->axis_count; i++) {
@@ -287,7 +288,7 @@ static int check_for_traces(const plan_arguments *arguments)
                : options_refuse(&plan_spec, "--given: only with --model: leave it out");
 }
 
-/* Whether a setting changes nothing in any case. why has the reason and the remedy. */
+/* Whether a setting has no effect in any case. Stores the reason and the remedy in why. */
 static bool is_idle_in_all(const plan_arguments *arguments, const char *name,
                            char why[MODEL_WHY_BYTES])
 {
@@ -401,7 +402,7 @@ static int parse_words(int argc, char **argv, plan_arguments *arguments)
     return status == 0 && arguments->per_rank ? add_traces(arguments) : status;
 }
 
-/* Where the table has the option of an axis; behind all of them: an axis that is no option. */
+/* Returns the index of an axis's option in the table; the number of options: it has no option. */
 static int place_of(const plan_axis *axis)
 {
     const option_spec *option;
@@ -412,7 +413,8 @@ static int place_of(const plan_axis *axis)
     return place;
 }
 
-/* The order of the command line does not change the order of the cases: models, then devices. */
+/* Orders axes by the table of options, models and devices first, so that the order of options on
+ * the command line does not matter. */
 static int compare_axes(const void *left, const void *right)
 {
     return place_of(left) - place_of(right);

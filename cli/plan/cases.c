@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cases of a command line, for the library to work out: each is one value of every axis, for a
- * model or for traces. With --per-rank a case has a trace of its own, which is open while it runs.
+ * Makes the cases of a command line, which the library evaluates. A case has one value of each
+ * axis, for a model or for traces. With --per-rank, each case has its own trace, which is only open
+ * while the case runs.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,8 +14,9 @@
 
 struct plan_subject {
     const plan_arguments *arguments;
-    rvl_model **models; /* by value of the axis "model" */
-    rvl_plan **plans;   /* of these; of all traces; or of the trace of each case while it runs */
+    rvl_model **models; /* one for each value of the axis "model" */
+    rvl_plan **plans;   /* one for each model, or one for all traces; with --per-rank one for each
+                           trace, while its case runs */
     size_t count;
 };
 
@@ -92,9 +94,9 @@ void plan_subject_close(plan_subject *subject)
     free(subject);
 }
 
-/* ---- One case ---- */
+/* ---- Cases ---- */
 
-/* Values were checked when they were parsed. */
+/* Sets a value, which was checked when it was parsed. */
 static void set_axis(const plan_subject *subject, const plan_axis *axis, const char *value,
                      rvl_plan_case *planned)
 {
@@ -109,7 +111,7 @@ static void set_axis(const plan_subject *subject, const plan_axis *axis, const c
     }
 }
 
-/* Of traces, settings of a step are a device and a wake. */
+/* Applies the device and the wake of the step's settings to the replay of traces. */
 static void ask_of_traces(const plan_arguments *arguments, rvl_plan_case *planned)
 {
     planned->replay->device = planned->step->device;
@@ -140,7 +142,7 @@ static rvl_status begin_case(const plan_subject *subject, size_t number, rvl_pla
     return status;
 }
 
-/* What the library calls the tag is --max here. */
+/* Rewrites the library's reason for the command line, on which the tag is --max. */
 static void end_case(const plan_subject *subject, size_t number, rvl_plan_result *result)
 {
     char why[sizeof result->why];
@@ -222,7 +224,7 @@ void plan_sweep(const plan_subject *subject, rvl_plan_result *results)
     interrupt_unwatch();
 }
 
-/* ---- Which one ---- */
+/* ---- Choice ---- */
 
 size_t plan_done(const rvl_plan_result *results, size_t count)
 {
@@ -243,7 +245,8 @@ size_t plan_best(const rvl_plan_result *results, size_t count)
     return best;
 }
 
-/* The one that does not fit, or allows least. Those that any size fits have UINT64_MAX. */
+/* The first rank that does not fit or is tight, or else the one that allows least. A rank that any
+ * size fits has UINT64_MAX. */
 size_t plan_binding(const rvl_plan_result *results, size_t count)
 {
     size_t binding = 0;

@@ -47,7 +47,8 @@ static int run_largest(const plan_arguments *arguments, const plan_subject *subj
     return printed != 0 ? printed : code;
 }
 
-/* The case that says most about a sweep: it failed, it fits, it nearly does, it was refused. */
+/* Returns the case that decides the exit status of a sweep: one that failed, or else the best one,
+ * or else, if all were refused, the first. */
 static const rvl_plan_result *telling(const rvl_plan_result *results, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -58,7 +59,8 @@ static const rvl_plan_result *telling(const rvl_plan_result *results, size_t cou
     return &results[best != SIZE_MAX ? best : 0];
 }
 
-/* Who holds what is asked of the rank that binds alone, and again: results are plain data. */
+/* Prints the ranks. Runs the rank that binds again for its holders, because results do not keep the
+ * replay. */
 static int tell_ranks(const plan_arguments *arguments, const plan_subject *subject,
                       const rvl_plan_result *results, size_t count)
 {

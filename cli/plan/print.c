@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan comes to: for people, as JSON (schema 1, docs/plan.md), as CSV. */
+/* Prints the result of a plan: as text, as JSON (schema 1, docs/plan.md) and as CSV. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 static const char *const state_words[] = {"", "yes", "tight", "no", "refused", "failed"};
 
-/* Takes root. */
+/* Releases root. Returns 0 or the exit status. */
 static int write_json(const plan_arguments *arguments, json_t *root)
 {
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
@@ -45,7 +45,7 @@ static const char *format_fraction(uint32_t ppm, char text[NUMBER_TEXT_BYTES])
     return ppm > 0 ? text : "";
 }
 
-/* Bytes that are missing where a case does not fit. */
+/* Returns the bytes that a case lacks to fit; 0: it fits. */
 static uint64_t missing_bytes(const rvl_plan_result *result)
 {
     return result->peak_bytes > result->capacity_bytes ? result->peak_bytes - result->capacity_bytes
@@ -59,7 +59,7 @@ static const char *format_largest(const rvl_plan_result *result, char text[SIZE_
     return format_size(result->largest_bytes, text);
 }
 
-/* Free in the stage that binds, or, with a minus, missing. */
+/* Formats the free bytes in the stage that binds, or, after a minus, the missing ones. */
 static const char *format_room(const rvl_plan_result *result, char text[SIZE_TEXT_BYTES + 1])
 {
     uint64_t missing = missing_bytes(result);
@@ -71,7 +71,7 @@ static const char *format_room(const rvl_plan_result *result, char text[SIZE_TEX
     return text;
 }
 
-/* What no case is sure of. */
+/* Prints the largest doubts of all cases. devices: include doubts about capacities. */
 static void print_doubts(const rvl_plan_result *results, size_t count, bool devices)
 {
     uint64_t capacity = 0, assumed = 0;
@@ -115,8 +115,8 @@ static bool find_stage(const rvl_replay *replay, const rvl_plan_result *result, 
     return false;
 }
 
-/* The largest holders of the stage that binds. Returns how many of them are listed; *count_out: how
- * many there are. */
+/* Lists the largest holders of the stage that binds. Returns the number listed. *count_out receives
+ * the number of all holders. */
 static size_t holders_of(const rvl_replay *replay, const rvl_plan_result *result,
                          rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS], size_t *count_out)
 {
@@ -171,7 +171,7 @@ static void print_binding(const rvl_replay *replay, const rvl_plan_result *resul
             holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
     if (count > HOLDERS_SHOWN)
         printf("         and %zu more\n", count - HOLDERS_SHOWN);
-    print_doubts(result, 1, false); /* that of the device stands with its stage */
+    print_doubts(result, 1, false); /* the line of the stage has the device's doubt */
 }
 
 static json_t *binding_json(const rvl_replay *replay, const rvl_plan_result *result)
@@ -227,7 +227,7 @@ int plan_print_largest(const plan_arguments *arguments, const rvl_plan_result *r
                                   : 0;
 }
 
-/* ---- A trace a rank ---- */
+/* ---- Ranks ---- */
 
 static json_t *ranks_json(const plan_arguments *arguments, const rvl_plan_result *results,
                           size_t count, size_t binding, const rvl_replay *replay)
@@ -289,7 +289,7 @@ int plan_print_ranks(const plan_arguments *arguments, const rvl_plan_result *res
                : 0;
 }
 
-/* ---- A sweep as a table ---- */
+/* ---- Sweep as a table ---- */
 
 enum { FITS, GPUS, CAPACITY, PEAK, STAGE, ROOM, HOST, SECONDS, LARGEST, FRACTION, WHY, FIXED };
 
@@ -349,7 +349,7 @@ static void print_choice(const plan_arguments *arguments, const rvl_plan_result 
 {
     char missing[SIZE_TEXT_BYTES], headroom[SIZE_TEXT_BYTES];
     size_t number = plan_best(results, count);
-    if (number == SIZE_MAX) /* of an interrupted sweep: all were refused */
+    if (number == SIZE_MAX) /* in an interrupted sweep, all may be refused */
         return;
     bool fits = results[number].state == RVL_PLAN_FITS;
     bool tight = results[number].state == RVL_PLAN_TIGHT;
@@ -398,7 +398,7 @@ static bool print_table(const plan_arguments *arguments, const rvl_plan_result *
     return printed;
 }
 
-/* ---- A sweep as JSON ---- */
+/* ---- Sweep as JSON ---- */
 
 static json_t *settings_json(const plan_arguments *arguments, size_t number)
 {
@@ -455,9 +455,9 @@ static json_t *sweep_json(const plan_arguments *arguments, const rvl_plan_result
                      number_json(fits ? SIZE_MAX : best));
 }
 
-/* ---- A sweep as CSV ---- */
+/* ---- Sweep as CSV ---- */
 
-/* Quoted where it must be (RFC 4180). */
+/* Prints a cell and `end`. Quotes it if needed (RFC 4180). */
 static void print_cell(const char *cell, char end)
 {
     char *text = printable(cell);

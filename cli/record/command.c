@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille record: runs a command under the preload library, which writes what it does. */
+/* reveille record: runs a command with the preload library, which writes the trace. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ typedef struct arguments {
     const char *nvtx;
     const char *period;
     const char *name;
-    char **command; /* ends with NULL */
+    char **command; /* ended by NULL */
 } arguments;
 
 static int set_period(const command_spec *command, const option_spec *option, char *value,
@@ -118,7 +118,7 @@ static int set_name(const command_spec *command, const option_spec *option, char
     return 0;
 }
 
-/* ---- The environment of the command ---- */
+/* ---- Environment of the command ---- */
 
 static bool set_if(const char *variable, const char *value)
 {
@@ -138,7 +138,7 @@ static bool set_environment(const arguments *parsed, const char *library, const 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 static volatile pid_t running;
 
-/* A terminal's own signals reach the command without us. */
+/* Passes a signal on, unless the terminal sent it: then the command has received it, too. */
 static void pass_on(int number, siginfo_t *info, void *unused)
 {
     (void)unused;
@@ -170,7 +170,7 @@ static int run(const char *path, char **command)
     sigset_t all, before;
     int status = 0;
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before); /* until there is somebody to pass them to */
+    sigprocmask(SIG_SETMASK, &all, &before); /* blocked until the command runs */
     running = fork();
     if (running == 0)
         become(path, command, &before);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a recording. Every process writes one of its own, named by its id; one that is alone
- * gets the output's name. Those that lay there before are told apart by what changed.
+ * The files of a recording. Each process writes its own file, with its id in the name. If there is
+ * only one file, it is renamed to the output's name. Files that have not changed since the start
+ * are of earlier runs.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -50,7 +51,7 @@ static bool split(record_files *files, const char *output)
     return true;
 }
 
-/* Adds to a pattern, with %% for a % of the name. false: too long. */
+/* Appends a name to a pattern, with %% for each %. false: too long. */
 static bool add_name(char *pattern, const char *name)
 {
     size_t length = strlen(pattern);
@@ -75,7 +76,7 @@ bool record_files_pattern(const record_files *files, char pattern[PATH_MAX])
     return length + sizeof ".%p" <= PATH_MAX && add_name(pattern, files->extension);
 }
 
-/* ".4242", or ".4242.2": what stands between the stem and the extension. */
+/* Whether the text between stem and extension is a process's number, as ".4242" or ".4242.2". */
 static bool is_number(const char *text, size_t length)
 {
     size_t numbers = 0;
@@ -95,7 +96,7 @@ static bool is_one(const record_files *files, const char *name)
            is_number(name + stem, length - stem - end);
 }
 
-/* ---- What is there ---- */
+/* ---- Existing files ---- */
 
 static int compare(const void *left, const void *right)
 {
@@ -125,7 +126,7 @@ static bool add_file(record_file **list, size_t *count, int directory, const cha
 {
     struct stat facts;
     if (fstatat(directory, name, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode))
-        return true; /* no recording: those are made as files */
+        return true; /* not a recording: those are regular files */
     record_file *grown = realloc(*list, (*count + 1) * sizeof *grown);
     char *copy = grown != NULL ? strdup(name) : NULL;
     if (grown != NULL)
@@ -161,13 +162,14 @@ static bool is_new(const record_files *files, const record_file *file)
     return true;
 }
 
-/* Of this run, and not put there by somebody else while it ran. */
+/* Whether this run wrote the file: it is new, and belongs to this user. */
 static bool is_written(const record_files *files, const record_file *file)
 {
     return is_new(files, file) && file->owner == geteuid();
 }
 
-/* Tries to write under the output's name, and notes what lies there. */
+/* Checks that the output can be written, and notes a file that exists there. false: has complained.
+ */
 static bool try_output(record_files *files, const char *output)
 {
     struct stat facts;
@@ -184,7 +186,7 @@ static bool try_output(record_files *files, const char *output)
         return true;
     files->output_before = file_of(NULL, &facts);
     if (lstat(output, &facts) == 0 && S_ISLNK(facts.st_mode) &&
-        realpath(output, files->output) == NULL) /* a link stays, and what it names is replaced */
+        realpath(output, files->output) == NULL) /* keep a link, and replace its target */
         return complain_path(output, strerror(errno));
     return true;
 }
@@ -243,7 +245,7 @@ static void path_of(const record_files *files, const char *name, char path[PATH_
         snprintf(path, PATH_MAX, "/%.2000s", name);
 }
 
-/* Left alone if another recording has put it there meanwhile. */
+/* Removes an output of an earlier run, unless another recording has replaced it in the meantime. */
 static void remove_old_output(const record_files *files)
 {
     struct stat facts;
@@ -254,7 +256,7 @@ static void remove_old_output(const record_files *files)
         complain(0, "%s was of an earlier run, and is removed", files->output);
 }
 
-/* With several files this run is replayed by a pattern, which has older ones, too. */
+/* Names files of earlier runs: a pattern for the files of this run would match them, too. */
 static void tell_old(const record_files *files, const record_file *list, size_t count)
 {
     size_t old = 0;
@@ -271,7 +273,7 @@ static void tell_old(const record_files *files, const record_file *list, size_t 
              more);
 }
 
-/* A command that becomes another user writes such files, too. */
+/* Names new files of other users. A command that changes its user also writes such files. */
 static void tell_others(const record_files *files, const record_file *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)

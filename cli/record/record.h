@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of `reveille record` share, and `reveille run` with them: both run a command. */
+/* Declarations that the files of `reveille record` share with each other and with `reveille run`,
+ * which also runs a command. */
 #ifndef RVL_CLI_RECORD_RECORD_H
 #define RVL_CLI_RECORD_RECORD_H
 
@@ -14,32 +15,36 @@
  * is nowhere. */
 bool record_find_library(char path[PATH_MAX]);
 
-/* The file of a command, as execvp() finds it, if the library can go under it. Says why not. */
+/* Finds the file of a command as execvp() does, and checks that the library can be loaded into it.
+ * false: has complained. */
 bool record_find_command(const char *name, char path[PATH_MAX]);
 
 /*
- * Replaces the path of a library that a list of libraries cannot hold: LD_PRELOAD takes no space.
- * The new path leads through a descriptor of its folder: it is good as long as this process runs,
- * and nothing is left behind. false: says why not.
+ * Replaces the path of a library if it has characters that a list of libraries cannot hold, such as
+ * a space in LD_PRELOAD. barred: these characters. The new path uses a descriptor of the library's
+ * folder, and is valid while this process runs. It leaves nothing behind. false: has complained.
  */
 bool record_make_listable(char path[PATH_MAX], const char *barred);
 
-/* Adds a library behind those of a variable such as LD_PRELOAD. false: there is no memory. */
+/* Adds a path to the list in a variable such as LD_PRELOAD, in front or at the end. false: no
+ * memory. */
 bool record_add_path(const char *variable, const char *path, bool in_front);
 
-/* Whether --stages can be had. Of several tools that want NVTX's calls, one gets them. */
+/* Whether --stages is possible: NVTX gives its calls to one tool only. false: has complained. */
 bool record_good_injection(void);
 
-/* Whether the output replaces neither the program nor what it is given. Says why not. */
+/* Whether the output replaces neither the program nor a file in its arguments. false: has
+ * complained.
+ */
 bool record_good_output(const char *output, const char *program, char **command);
 
-/* The exit status of a command of which waitpid() says this, as shells have it. */
+/* Returns the exit status that a shell reports for a status from waitpid(). */
 int record_exit_status(int status);
 
-/* ---- record_files.c: what has been written. ---- */
+/* ---- files.c: the files of a recording. ---- */
 
 typedef struct record_file {
-    char *name; /* in the directory */
+    char *name; /* relative to the directory */
     struct timespec changed;
     off_t size;
     ino_t number;
@@ -51,20 +56,22 @@ typedef struct record_files {
     char stem[PATH_MAX];      /* of the output's name */
     char extension[PATH_MAX]; /* ".rvt", or "" */
     char output[PATH_MAX];
-    record_file *before; /* those that were there */
+    record_file *before; /* files that existed at the start */
     size_t before_count;
-    record_file output_before; /* without a name; number 0: there was none */
+    record_file
+        output_before; /* an output that existed at the start, without a name; number 0: none */
 } record_files;
 
-/* Takes the output's name apart and tries to write there. Says why not. */
+/* Splits the output's name and checks that it can be written. false: has complained. */
 bool record_files_begin(record_files *files, const char *output);
 
-/* The pattern for RVL_RECORD. false: too long. */
+/* Makes the pattern for RVL_RECORD. false: too long. */
 bool record_files_pattern(const record_files *files, char pattern[PATH_MAX]);
 
 /*
- * Gives the only file the output's name, and says what there is. An output of an earlier run does
- * not stay where it would be taken for this one's; other files of earlier runs are named.
+ * Prints which files were written. Renames a single file to the output's name. Otherwise removes an
+ * output of an earlier run, which could be mistaken for one of this run. Names other files of
+ * earlier runs.
  */
 void record_files_tell(record_files *files);
 void record_files_end(record_files *files);

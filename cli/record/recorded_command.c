@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command that is recorded. The loader leaves the preload library out without a word where a
- * program is linked statically or has more rights than its caller, so that is looked at before.
+ * Finds the command to record. The loader silently ignores the preload library if a program is
+ * statically linked or has more rights than its caller. So we check this first.
  */
 #include <elf.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define HEAD_BYTES 4096
 #define BY_SIGNAL 128
 
-/* ---- The library ---- */
+/* ---- Library ---- */
 
 static bool readable(const char *path)
 {
@@ -37,7 +37,8 @@ bool record_make_listable(char path[PATH_MAX], const char *barred)
     char *slash = strrchr(folder, '/');
     snprintf(file, sizeof file, "%s", slash + 1);
     slash[1] = '\0';
-    int held = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC); /* until this process ends */
+    int held =
+        open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC); /* kept open until this process ends */
     if (held < 0)
         complain(0, "%s cannot be opened: %s", folder, strerror(errno));
     else
@@ -49,7 +50,7 @@ bool record_make_listable(char path[PATH_MAX], const char *barred)
 
 bool record_find_library(char path[PATH_MAX])
 {
-    /* From the command's own place: installed, and in the build tree. */
+    /* Relative to the command: in an installation, and in the build tree. */
     static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND, "../lib", "../lib64", ".."};
     const char *named = getenv("RVL_PRELOAD");
     char own[PATH_MAX], candidate[PATH_MAX + 64];
@@ -74,7 +75,7 @@ bool record_find_library(char path[PATH_MAX])
     return false;
 }
 
-/* ---- The command ---- */
+/* ---- Command ---- */
 
 static bool refuse(const char *path, const char *why)
 {
@@ -82,7 +83,7 @@ static bool refuse(const char *path, const char *why)
     return false;
 }
 
-/* Whether the file asks for a loader, which is what loads the library. */
+/* Whether the file requests a loader, which then loads the library. */
 static bool has_interpreter(int file, const Elf64_Ehdr *header)
 {
     for (unsigned i = 0; i < header->e_phnum; i++) {
@@ -96,7 +97,7 @@ static bool has_interpreter(int file, const Elf64_Ehdr *header)
 
 static bool check_program(const char *path, int depth);
 
-/* The program behind "#!". */
+/* Checks the interpreter that follows "#!". */
 static bool check_script(const char *path, char *head, int depth)
 {
     char *program = head + 2 + strspn(head + 2, " \t");
@@ -136,7 +137,7 @@ static bool check_program(const char *path, int depth)
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return errno != EACCES ? refuse(path, strerror(errno))
-                               : true; /* one may run what one may not read */
+                               : true; /* a program can be executable and not readable */
     ssize_t length = fstat(file, &facts) == 0 ? read(file, head, HEAD_BYTES) : -1;
     head[length > 0 ? length : 0] = '\0';
     bool good = length > 0
@@ -195,7 +196,7 @@ bool record_find_command(const char *name, char path[PATH_MAX])
     return check_program(path, 0);
 }
 
-/* ---- Its environment, its output, its end ---- */
+/* ---- Environment, output and exit status ---- */
 
 bool record_add_path(const char *variable, const char *path, bool in_front)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a time lies along a chart.
+ * Maps times to places along a chart.
  *
- * By time it lies where it is. By event every stage has a column of the same width, and within it
- * every instant at which something changes has the same width. Stages of unknown length, as those
- * of a model, do not hide each other, and a step of ten events is as wide as one of a
- * thousand. Of two runs, stages of the same name have the same column.
+ * The axis "time" is linear in time. On the axis "event", every stage has a column of the same
+ * width, and within it every instant at which something changes has the same width. So stages of
+ * unknown length, such as those of a model, do not hide each other, and a step of ten events is as
+ * wide as one of a thousand. With two runs, stages of the same name share a column.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static rvl_timeline_stage stage_at(const rvl_timeline *timeline, uint32_t index)
     return stage;
 }
 
-/* What was before the first mark is a stage only if something was in use. */
+/* Returns the first stage to show. The time before the first mark counts as a stage only if memory
+ * was in use then. */
 static uint32_t first_stage(const rvl_timeline *timeline)
 {
     if (rvl_timeline_stage_count(timeline) < 2)
@@ -35,7 +36,7 @@ static uint32_t first_stage(const rvl_timeline *timeline)
     return 1;
 }
 
-/* The stage of this name, from one on; the count of stages: there is none. */
+/* Returns the next stage of this name, starting at `from`; the number of stages: there is none. */
 static uint32_t find_stage(const rvl_timeline *timeline, uint32_t from, const char *name)
 {
     uint32_t count = rvl_timeline_stage_count(timeline);
@@ -53,8 +54,8 @@ static bool reserve_columns(report_run *run)
     return run->stage_columns != NULL;
 }
 
-/* Stages of the first run that come before one that both have; then that, or one of the second
- * alone. */
+/* Gives every stage a column, and returns the number of columns. Before a stage that both runs have
+ * come the stages that only the first has, and those that only the second has. */
 static uint32_t align(report_run *first, report_run *second)
 {
     uint32_t next = first_stage(first->timeline), column = 0;
@@ -116,7 +117,8 @@ static void add_knot(axis *made, uint64_t time_ns, double place)
     made->knots[made->count++] = (knot){time_ns, place};
 }
 
-/* Its begin, its end, and between them each time at which something changed. */
+/* Adds knots at the begin and end of a stage, and at each time between at which something changed.
+ */
 static void add_stage(axis *made, const times *seen, size_t *next, uint64_t begin_ns,
                       uint64_t end_ns, double column, double columns)
 {
