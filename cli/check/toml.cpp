@@ -64,7 +64,7 @@ json made(json_t *value)
 /* ---- Characters ---- */
 
 /*
- * toml++ 3.3.0 finds white space with a table whose lookup has undefined behaviour for most
+ * toml++ 3.3.0 finds white space by a table lookup, which has undefined behaviour for most
  * characters from U+0080 to U+FFFF. So we hide these characters from it: hide() maps each to the
  * same code in plane 15, where characters have no meaning, and take_back() reverses that in the
  * texts that toml++ returns.

@@ -204,7 +204,7 @@ static bool has_moved(const compare_part *before, const compare_part *after)
            strncmp(before->name, after->name, length) == 0;
 }
 
-/* Joins lines whose number changed because lines above them were added or removed. */
+/* Joins lines that have another number only because lines above them were added or removed. */
 static void join_moved(compare_parts *lines)
 {
     for (size_t i = 0; i < lines->count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille plan: the largest size of a tag that fits, and sweeps over settings. */
+/* reveille plan: finds the largest size of a tag that fits, and sweeps over settings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 #include "progress.h"
 
-/* A refusal or failure; one that does not say where is told of the subject. */
+/* Complains about a refused or failed case. place: its subject, for a reason without a file. */
 static int refuse(const rvl_plan_result *result, const char *place)
 {
     int code = result->state == RVL_PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;

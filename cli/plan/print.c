@@ -91,9 +91,9 @@ static void print_doubts(const rvl_plan_result *results, size_t count, bool devi
                format_size(assumed, size));
 }
 
-/* ---- The largest size ---- */
+/* ---- Largest size ---- */
 
-/* Place of the stage that binds; false: there is none. */
+/* Finds the stage that binds. false: there is none. */
 static bool find_stage(const rvl_replay *replay, const rvl_plan_result *result, size_t *device_out,
                        uint32_t *stage_out)
 {

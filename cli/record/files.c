@@ -206,9 +206,9 @@ bool record_files_begin(record_files *files, const char *output)
     return true;
 }
 
-/* ---- Telling ---- */
+/* ---- Report ---- */
 
-/* Reads the whole file: events, and whether it breaks off. */
+/* Reads the whole file. Prints its number of events, and whether it is cut off. */
 static void tell_file(const char *path)
 {
     rvl_error error = {.struct_size = sizeof error};

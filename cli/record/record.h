@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-/* ---- record_command.c: what is to be run, and what goes under it. ---- */
+/* ---- recorded_command.c: the command to run, and the library to load into it. ---- */
 
-/* Where the preload library is, as LD_PRELOAD can hold it. false, and it has been said why, if it
- * is nowhere. */
+/* Finds the preload library, and stores its path in a form that LD_PRELOAD can hold. false: has
+ * complained. */
 bool record_find_library(char path[PATH_MAX]);
 
 /* Finds the file of a command as execvp() does, and checks that the library can be loaded into it.

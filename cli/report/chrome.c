@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A report in the trace format of Chrome, which Perfetto reads too: a device is a process, a holder
- * a counter of it, a stage a slice. Times are microseconds.
+ * Writes a report in Chrome's trace format, which Perfetto also reads. A device becomes a process,
+ * a holder a counter of the process, and a stage a slice. Times are in microseconds.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static bool write_counter(const chrome *made, const char *name, uint64_t time_ns
     return ok;
 }
 
-/* Only what has changed. */
+/* Writes only the counters that have changed. */
 static bool write_instant(void *user, const instant *now)
 {
     chrome *made = user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * reveille report: replays traces and snapshots, and shows memory over time: as a page, a picture,
- * a trace for Chrome and Perfetto, or here in the terminal. A file is complete when it appears
+ * a trace for Chrome and Perfetto, or a chart in the terminal. A file is complete when it appears
  * under its name.
  */
 #include <errno.h>
@@ -21,7 +21,7 @@ typedef struct arguments {
     rvl_timeline_options timeline;
     const char *const *paths;
     size_t path_count;
-    const char **against; /* room for one a word of the command line */
+    const char **against; /* with room for each word of the command line */
     size_t against_count;
     rvl_wake against_wake;
     bool against_woken; /* against_wake was given */
@@ -261,11 +261,11 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
         return parsed->html != NULL ? tensors_read(paths, path_count, &run->tensors) : 0;
     }
     int code = explain_replay(status);
-    /* A report answers nothing about what fits. */
+    /* A report does not check what fits. */
     return code == EXIT_DOES_NOT_FIT ? EXIT_BAD_INPUT : code;
 }
 
-/* "step.rvt and 1 more, woken together"; the caller frees it. NULL: no memory. */
+/* Returns "step.rvt and 1 more, woken together". The caller frees it. NULL: no memory. */
 static char *label_of(const char *const *paths, size_t path_count, rvl_wake wake, const char *role)
 {
     const char *slash = strrchr(paths[0], '/');
@@ -295,7 +295,7 @@ static bool write_kind(int kind, FILE *out, const arguments *parsed, const repor
     }
 }
 
-/* What opens it. */
+/* How to open each kind of file. */
 static const char *const next_of[FILE_KINDS] = {
     [HTML_FILE] = "xdg-open %s",
     [SVG_FILE] = "xdg-open %s",
@@ -315,7 +315,7 @@ static int write_file(int kind, const char *path, const arguments *parsed, const
     return status;
 }
 
-/* ---- The terminal ---- */
+/* ---- Terminal ---- */
 
 static bool has_device(const report_run runs[2], size_t device)
 {
@@ -361,7 +361,7 @@ static int write_all(const arguments *parsed, const report_run *runs, size_t cou
     return any ? 0 : show(runs, count);
 }
 
-/* What the runs of a report have in common. */
+/* Makes what the runs of a report share, and writes the report. */
 static int join_and_write(const arguments *parsed, report_run *runs, size_t count)
 {
     uint64_t end_ns = 0;
@@ -421,7 +421,7 @@ static const char *name_of(const char *path)
     return path != NULL && strcmp(path, "-") == 0 ? "/dev/stdout" : path;
 }
 
-/* What is written must not be what is read. */
+/* Refuses outputs that would replace an input. */
 static int check_outputs(const arguments *parsed)
 {
     const output_name outputs[] = {{"-o", name_of(parsed->html)},

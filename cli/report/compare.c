@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Two runs stage by stage, as a table for people: both peaks, and who makes the difference. */
+/* Prints two runs stage by stage, as a table: both peaks, and the holders that differ. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 
-#define WHO_MAX 3u /* holders that are named */
+#define WHO_MAX 3u /* holders to name */
 
-/* What a holder has at the peak in the first run, less what it has in the second. */
+/* The bytes of a holder at the peak in the first run, minus those in the second. */
 typedef struct difference {
     rvl_holder holder;
     int64_t bytes;
@@ -66,7 +66,7 @@ static int compare_differences(const void *left, const void *right)
                   b->holder.tag != NULL ? b->holder.tag : "");
 }
 
-/* "+61.0 GiB", "-512 B", "" */
+/* Formats "+61.0 GiB" or "-512 B"; "" for 0. */
 static const char *signed_size(int64_t bytes, char text[SIZE_TEXT_BYTES + 1])
 {
     text[0] = bytes < 0 ? '-' : '+';
@@ -74,7 +74,8 @@ static const char *signed_size(int64_t bytes, char text[SIZE_TEXT_BYTES + 1])
     return bytes == 0 ? "" : text;
 }
 
-/* "engine/kv_cache -94.8 GiB, trainer/untagged +1.0 MiB"; the caller frees it. NULL: no memory. */
+/* Returns "engine/kv_cache -94.8 GiB, trainer/untagged +1.0 MiB". The caller frees it. NULL: no
+ * memory. */
 static char *who_differs(differences *found)
 {
     char *text = NULL;
@@ -98,7 +99,7 @@ static char *who_differs(differences *found)
     return text;
 }
 
-/* The stage of a run that has this column; the count of stages: none. */
+/* Returns the listed stage of a run in this column; the number of stages: there is none. */
 static uint32_t stage_in(const report_run *run, size_t device, uint32_t column)
 {
     uint32_t count = rvl_timeline_stage_count(run->timeline), i = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What a report says about a device: its name, and whether the run fits. */
+/* Texts of a report about a device: its name, and whether the run fits. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 
-/* A device so many times larger than what is used would leave nothing to see. */
+/* A chart up to the capacity would show nothing if that is more than this many times the peak. */
 #define LARGER_THAN_WORTH_SHOWING 20
 
 bool report_device_get(const report_run *run, size_t index, report_device *device_out)

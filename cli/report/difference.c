@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each holder has more or less than in another run, along a chart: looked at in as many places
- * as a picture can show, so that memory does not depend on the runs.
+ * The difference of each holder between two runs, along a chart. It is sampled at as many places as
+ * a picture can show, so that its size does not depend on the runs.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 
-/* Fills in what one run has. */
+/* The state of adding a run. */
 typedef struct filling {
     difference_curves *made;
     const axis *along;
-    uint32_t *layer_of; /* by series; layers: it is paused */
+    uint32_t *layer_of; /* by series; equal to made->layers: the series is paused */
     uint32_t series_count;
     double sign;
 } filling;
@@ -24,7 +24,7 @@ static bool same_series(const rvl_timeline_series *a, const rvl_timeline_series 
     return a->external == b->external && same_tag && strcmp(a->process, b->process) == 0;
 }
 
-/* The layer of a holder; that of all others, which is the last, if it has none of its own. */
+/* Returns the layer of a holder, or the last layer, which is for all holders without their own. */
 static uint32_t layer_of(const difference_curves *made, const rvl_timeline_series *series)
 {
     uint32_t i = 0;
@@ -33,7 +33,7 @@ static uint32_t layer_of(const difference_curves *made, const rvl_timeline_serie
     return i;
 }
 
-/* Those that a run draws apart. */
+/* Adds layers for the holders that the run's chart draws separately. false: no memory. */
 static bool add_layers(difference_curves *made, const report_run *run, size_t device)
 {
     stack stacked;
@@ -51,7 +51,7 @@ static bool add_layers(difference_curves *made, const report_run *run, size_t de
     return true;
 }
 
-/* An instant holds from its place to the next one's. */
+/* Adds an instant to all places up to that of the next instant. */
 static bool fill_instant(void *user, const instant *now)
 {
     filling *fill = user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A report as one page that opens without a network: our page, the chart library, and the data as
- * JSON in the middle. All three are in the command itself, as bytes.
+ * Writes a report as one page that opens without a network: our page, the chart library, and the
+ * data as JSON. The command contains the page and the library as bytes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ bool html_available(void)
     return true;
 }
 
-/* ---- The data ---- */
+/* ---- Data ---- */
 
 static bool write_key(FILE *out, const char *key, const char *text)
 {
@@ -75,7 +75,7 @@ static bool write_series(FILE *out, const report_run *run, size_t device, uint32
     return ok;
 }
 
-/* [series,bytes] where that says it all, else everything that is known. */
+/* Writes [series,bytes] for a point with a single change, else all values. */
 static void write_value(FILE *out, const rvl_timeline_value *value, bool single)
 {
     if (single)
@@ -117,7 +117,7 @@ static bool write_points(FILE *out, const rvl_timeline *timeline, size_t index,
     return ok;
 }
 
-/* The largest holders; the page counts the others. */
+/* Writes the largest holders, and the number of the others. */
 static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, uint32_t stage)
 {
     rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
@@ -136,7 +136,7 @@ static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, ui
     return ok;
 }
 
-/* One that has no width of its own, but was listed, begins with the first. */
+/* Returns the column of a stage. A listed stage without a width starts at the first column. */
 static uint32_t column_of(const report_run *run, uint32_t stage)
 {
     return run->stage_columns[stage] != NO_COLUMN ? run->stage_columns[stage] : 0;
@@ -174,7 +174,7 @@ static bool write_stages(FILE *out, const report_run *run, size_t device)
     return ok;
 }
 
-/* Nobody has named it: its capacity is null. */
+/* Writes the capacity; null if no device was named. */
 static void write_capacity(FILE *out, const report_device *device)
 {
     if (device->named)
@@ -236,7 +236,7 @@ static bool write_run(FILE *out, const report_run *run)
     return ok;
 }
 
-/* Of every snapshot that has some. */
+/* Writes the tensors of all snapshots. */
 static bool write_tensors(FILE *out, const report_run *runs, size_t run_count)
 {
     const char *before = "";
@@ -279,7 +279,7 @@ static bool write_data(FILE *out, const report_run *runs, size_t run_count)
     return ok;
 }
 
-/* ---- The page ---- */
+/* ---- Page ---- */
 
 typedef struct part {
     const char *place;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* A timeline as a list of moments. */
+/* Turns a timeline into a sequence of instants. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 
-#define NARROW_PART 16 /* of the whole time */
+#define NARROW_PART 16 /* the last stage gets at least this fraction, a 16th, of the whole time */
 
 typedef struct walker {
     const rvl_timeline *timeline;
     size_t device;
     uint64_t *bytes;
     bool *paused;               /* by series */
-    rvl_timeline_value *values; /* of the point: room for all series */
+    rvl_timeline_value *values; /* of the current point, with room for all series */
     uint32_t series_count;
     uint64_t used_bytes;
     uint64_t paused_bytes;
@@ -52,14 +52,14 @@ bool read_point(const rvl_timeline *timeline, size_t device, uint32_t index,
                                    capacity, &count) == RVL_OK;
 }
 
-/* The point of an index and its values, for as long as no other is read. */
+/* Reads a point, and its values into walk->values, where they are valid until the next call. */
 static bool enter_point(walker *walk, uint32_t index, rvl_timeline_point *point_out)
 {
     return read_point(walk->timeline, walk->device, index, point_out, walk->values,
                       walk->series_count);
 }
 
-/* Whether the peak of the point that was read is another moment than its end. */
+/* Whether the peak of the current point is at another instant than its end. */
 static bool has_peak_apart(const walker *walk, const rvl_timeline_point *point)
 {
     for (uint32_t i = 0; i < point->value_count; i++) {
@@ -82,7 +82,7 @@ static bool walk_point(walker *walk, const rvl_timeline_point *point, uint64_t n
     return tell(walk, point, point->end_ns, next_ns);
 }
 
-/* When the next point's first instant is; the end of the chart behind the last point. */
+/* Finds the time of the next point's first instant, or, after the last point, the chart's end. */
 static bool find_next(walker *walk, uint32_t index, uint32_t count, uint64_t *next_ns_out)
 {
     rvl_timeline_point next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where names of stages go when they are longer than their stages are wide. */
+/* Places names of stages that are longer than their stages are wide. */
 #include "cli/report/report.h"
 
-#define MANY_STAGES 60u /* more are not told apart by lanes */
+#define MANY_STAGES 60u /* with more stages, several lanes would not help */
 
 label_lanes label_lanes_of(const rvl_timeline *timeline, double width, double gap)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One colour for each holder, by its name: the same in the page, the picture and the terminal, in
- * both runs, and in the report of another day.
+ * Gives each holder a colour by its name. The colour is the same in the page, the picture and the
+ * terminal, in both runs, and in later reports.
  *
- * A name asks for the colour that its hash says. Where another name has that one already, it takes
- * the next that is least used, in the order of names; those that are drawn apart choose first. Any
- * two colours can be told apart by people with any of the three kinds of colour blindness, on white
- * and on black (tests/cli/report/palette.py measures it). External bytes are grey.
+ * The hash of a name selects its colour. If another name has that colour, the holder takes the next
+ * one that is least used. Holders choose in the order of names, those that are drawn separately
+ * first. People with any of the three kinds of colour blindness can tell any two colours apart, on
+ * white and on black (tests/cli/report/palette.py measures it). External bytes are grey.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +24,12 @@ static const colour rest = {"#a49e92", 144};
 
 typedef struct entry {
     rvl_timeline_series series;
-    bool drawn; /* a layer of its own on some device */
+    bool drawn; /* it has its own layer on some device */
     size_t slot;
 } entry;
 
 struct palette {
-    entry *entries; /* by name */
+    entry *entries; /* sorted by name */
     size_t count;
 };
 
@@ -61,7 +61,7 @@ static int compare_turns(const void *left, const void *right)
 
 /* ---- Names ---- */
 
-/* FNV-1a of process and tag, terminators included. */
+/* FNV-1a hash of process and tag, with their terminators. */
 static uint32_t hash_of(const rvl_timeline_series *series)
 {
     const char *const parts[] = {series->process, series->tag != NULL ? series->tag : ""};
@@ -88,7 +88,7 @@ static size_t count_series(const report_run *runs, size_t run_count)
     return count;
 }
 
-/* Adds what one device has of series that hold, or of those that are paused. */
+/* Adds the series of a device that hold memory, or those that are paused. false: no memory. */
 static bool add_series(palette *made, const rvl_timeline *timeline, size_t device, bool paused)
 {
     stack stacked;
@@ -130,7 +130,7 @@ static void drop_doubles(palette *made)
 
 /* ---- Colours ---- */
 
-/* From where the hash points on, the first slot that no other is used less than. */
+/* Takes the least used slot; of several, the first from the slot of the hash on. */
 static size_t take_slot(size_t *uses, size_t slots, uint32_t hash)
 {
     size_t best = hash % slots;

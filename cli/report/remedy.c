@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What would make a run fit: its largest holder, smaller. How much smaller is planned as `reveille
- * plan` does.
+ * Suggests how a run could fit: with a smaller size of its largest holder. The size is found as by
+ * `reveille plan`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,10 @@
 #include "reveille/plan.h"
 #include "verdict.h"
 
-/* A plan replays the trace a few times. Of more events the user decides whether that is worth it.
- */
+/* A plan replays the trace a few times. With more events, the user decides whether to run one. */
 #define EVENTS_MAX 200000u
 
-/* The first device that is too small; false: there is none, or nobody has named it. */
+/* Finds the first named device that is too small. false: there is none. */
 static bool find_device(const report_run *run, rvl_replay_device *device_out, size_t *index_out)
 {
     for (size_t i = 0; i < rvl_replay_device_count(run->replay); i++) {
@@ -30,8 +29,10 @@ static bool find_device(const report_run *run, rvl_replay_device *device_out, si
     return false;
 }
 
-/* "engine/kv_cache", which has most at the peak; external bytes cannot be shrunk, and what has no
- * tag cannot be named. The caller frees it. NULL: nobody, or no memory. */
+/* Returns the largest holder at the peak, as "engine/kv_cache". Skips external bytes, which cannot
+ * shrink, and untagged ones, which --max cannot name. The caller frees it. NULL: none, or no
+ * memory.
+ */
 static char *largest_holder(const report_run *run)
 {
     rvl_replay_device device;
@@ -49,8 +50,8 @@ static char *largest_holder(const report_run *run)
     return NULL;
 }
 
-/* A pipe has been read already, and a long trace takes long; a plan knows snapshots on device 0
- * alone here. */
+/* Whether to run a plan: not for a pipe, which cannot be read again, not for a long trace, and not
+ * for snapshots on another device than 0, which the plan here does not support. */
 static bool can_plan(const remedy_question *asked, const report_run *run)
 {
     for (size_t i = 0; i < asked->path_count; i++) {
@@ -62,7 +63,7 @@ static bool can_plan(const remedy_question *asked, const report_run *run)
            rvl_replay_event_count(run->replay, NULL) <= EVENTS_MAX;
 }
 
-/* The largest size of the tag that fits. false: it cannot be told. */
+/* Finds the largest size of the tag that fits. false: not known. */
 static bool find_largest(const remedy_question *asked, const char *tag, rvl_plan_result *result_out)
 {
     rvl_plan *plan = NULL;

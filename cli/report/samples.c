@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was truly in use while a trace was recorded: its samples, seen as the replay reads them.
+ * Collects the samples of true use in a trace, while the replay reads them.
  *
- * Memory is bounded as that of a timeline is: when there are too many, every second one goes, and
- * of those to come as many are passed over.
+ * The memory is bounded, as for a timeline. When there are too many samples, drops every second one
+ * and halves the sampling rate.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
 
-#define MACHINE "machine" /* the process that says how the command of `reveille run` ended */
+#define MACHINE "machine" /* the process that records how the command of `reveille run` ended */
 
-/* Leaves every second one. */
+/* Drops every second sample. */
 static void thin(samples *seen)
 {
     size_t kept = 0;
@@ -37,7 +37,7 @@ rvl_status samples_note(void *user, rvl_trace_event *event, bool *keep_out)
 {
     samples *seen = user;
     (void)keep_out;
-    if (event == NULL) { /* the events begin, perhaps once more */
+    if (event == NULL) { /* the events start, perhaps again */
         seen->count = 0;
         seen->passed = 0;
         seen->every = 1;

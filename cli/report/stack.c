@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order in which charts stack what is held, and the names of the layers. */
+/* Orders the layers of a chart, and names them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static int compare_sizes(const void *left, const void *right)
     return a->index < b->index ? -1 : 1;
 }
 
-/* What tensors of a snapshot have: the rest of its process is what is held beyond that. */
+/* Whether this is the series for a snapshot's tensors. Other series of its process are memory
+ * beyond them. */
 static bool is_base(const layer *each)
 {
     return each->series.tag != NULL && strcmp(each->series.tag, "tensors") == 0;

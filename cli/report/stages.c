@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stages of a timeline, with what the replay says of them.
+ * Combines the stages of a timeline with their results from the replay.
  *
- * Both number the stages of a run in the order in which they began. A device lists some of them:
- * those of the processes that mark for it. Where there are more stages than points, one of the
- * timeline is several of the replay.
+ * Both number the stages of a run in the order in which they began. A device lists those of the
+ * processes that mark for it. If there are more stages than points, a stage of the timeline stands
+ * for several of the replay.
  */
 #include "cli/report/report.h"
 
@@ -22,7 +22,7 @@ static uint32_t count_listed(const report_run *run, size_t device)
                                                                            : 0;
 }
 
-/* The first stage that the device lists from a place on: its places rise. */
+/* Returns the first stage that the device lists from a place on. Places are in ascending order. */
 static uint32_t first_from(const report_run *run, size_t device, uint32_t place)
 {
     uint32_t low = 0, high = count_listed(run, device);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device as a picture: what is held, stacked, with capacity and stages; below it, hatched, what
- * is paused. Layers are painted from the top down, each as a step curve filled to the bottom.
+ * Draws a device as a picture: the memory in use, stacked, with capacity and stages, and below it,
+ * hatched, the paused memory. Layers are painted from the top down, each as a step curve that is
+ * filled to the bottom.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #define WIDTH 1200.0
 #define LEFT 84.0
 #define RIGHT 20.0
-#define TOP 59.0 /* of the plot, less its lanes of names */
+#define TOP 59.0 /* top of the plot, without the lanes of names */
 #define HELD_HEIGHT 360.0
 #define PAUSED_HEIGHT 90.0
 #define GAP 26.0
@@ -22,7 +23,7 @@
 #define AXIS_HEIGHT 34.0
 #define LEGEND_COLUMNS 3u
 #define LEGEND_ROW 20.0
-#define CHARACTER_WIDTH 7.2 /* of the stages' font, on average */
+#define CHARACTER_WIDTH 7.2 /* average, in the font of stage names */
 #define LANE_HEIGHT 15.0
 #define LABEL_GAP 8.0
 #define TICK_GAP 70.0
@@ -32,18 +33,18 @@ typedef struct plot {
     FILE *out;
     const report_run *run;
     size_t device;
-    double top_px; /* of the plot, and below: its height */
+    double top_px; /* of the plot */
     double height_px;
-    uint64_t top_bytes; /* what its upper edge stands for */
+    uint64_t top_bytes; /* value of the upper edge */
     axis along;
-    const uint32_t *series; /* of the curve: those that it sums */
+    const uint32_t *series; /* series that the curve sums */
     uint32_t series_count;
-    bool whole;        /* the curve is everything that is held, and a line */
-    bool all;          /* it sums all series, which is known without a sum */
-    bool paused;       /* of those that are paused */
-    double x_px, y_px; /* where the curve is */
+    bool whole;        /* the curve is a line of all memory in use */
+    bool all;          /* the curve sums all series, so the sum is known */
+    bool paused;       /* the series are the paused ones */
+    double x_px, y_px; /* current end of the curve */
     double bottom_px;  /* of all plots */
-    label_lanes lanes; /* of the names of stages */
+    label_lanes lanes; /* for the names of stages */
 } plot;
 
 static double x_of(const plot *drawn, uint64_t ns)
@@ -99,7 +100,7 @@ static bool draw_layers(plot *drawn, const stack *stacked)
         const char *css = stack_colour(drawn->run, drawn->device, stacked, layer).css;
         drawn->series_count = stack_reach(stacked, layer);
         drawn->all = drawn->series_count == stacked->count;
-        /* The line keeps what is narrower than a pixel in sight. */
+        /* The outline keeps parts visible that are narrower than a pixel. */
         snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", css, css);
         ok = draw_curve(drawn, style);
     }
@@ -124,7 +125,7 @@ static bool draw_paused_layers(plot *drawn, const stack *paused)
     return ok && draw_curve(drawn, "fill=\"url(#hatch)\"");
 }
 
-/* ---- Around them ---- */
+/* ---- Axes, stages and legends ---- */
 
 static bool draw_text(FILE *out, double x, double y, const char *attributes, const char *text)
 {
@@ -134,20 +135,20 @@ static bool draw_text(FILE *out, double x, double y, const char *attributes, con
     return ok;
 }
 
-/* A name is cut to the width of the whole plot. */
+/* Returns a name, cut to the width of the plot. The caller frees it. NULL: no memory. */
 static char *stage_label(const char *name)
 {
     size_t room = (size_t)((WIDTH - LEFT - RIGHT) / CHARACTER_WIDTH);
     char *text = printable(name);
     if (text != NULL && strlen(text) > room) {
         while (room > 0 && ((unsigned char)text[room] & 0xc0) == 0x80)
-            room--; /* not within a character */
+            room--; /* never cut a character */
         text[room] = '\0';
     }
     return text;
 }
 
-/* Walks over the stages that can be seen; false ends it. */
+/* Receives a visible stage. false: stop. */
 typedef bool (*stage_fn)(plot *drawn, uint32_t index, const rvl_timeline_stage *stage, double left,
                          double right);
 
@@ -199,7 +200,7 @@ static bool place_stage_name(plot *drawn, const rvl_timeline_stage *stage, doubl
     return true;
 }
 
-/* The first walk finds out how many lanes there are, the second one draws. */
+/* Callback of the first walk, which counts the lanes. The second walk draws. */
 static bool count_lane(plot *drawn, uint32_t index, const rvl_timeline_stage *stage, double left,
                        double right)
 {
@@ -238,7 +239,7 @@ static bool draw_stages(plot *drawn)
     return ok && each_stage(drawn, draw_stage_name);
 }
 
-/* 1, 2 or 5 times a power of ten, of which at most `ticks` make the whole. */
+/* Returns a step of 1, 2 or 5 times a power of ten, of which at most `ticks` make the whole. */
 static double round_step(double whole, int ticks)
 {
     double step = 1e-9;
@@ -276,7 +277,7 @@ static void draw_time(const plot *drawn, uint64_t ns, double bottom_px)
             bottom_px + 20, x - LEFT < 1 ? "start" : "middle", (double)ns / NS_PER_SECOND);
 }
 
-/* By event: where stages begin, to the millisecond. */
+/* Writes the begin of stages, to the millisecond, for the axis by event. */
 static void draw_begins(const plot *drawn, double bottom_px)
 {
     const rvl_timeline *timeline = drawn->run->timeline;
@@ -331,7 +332,7 @@ static void draw_peak(const plot *drawn, const rvl_timeline_device *device)
             format_size(device->peak_bytes, size));
 }
 
-/* What was truly in use, over what is predicted. */
+/* Draws the samples of true use over the prediction. */
 static void draw_samples(const plot *drawn, int device)
 {
     const samples *seen = &drawn->run->samples;
@@ -399,7 +400,8 @@ static const char style_text[] =
     "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
     "</pattern></defs>\n";
 
-/* "step.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB, 7.5 GiB to spare" */
+/* Returns "step.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB, 7.5 GiB to spare". The caller frees
+ * it. NULL: no memory. */
 static char *title_of(const report_run *run, const report_device *device)
 {
     char peak[SIZE_TEXT_BYTES], *title = NULL;
@@ -426,7 +428,7 @@ static bool has_verdict(const report_run *run)
     return run != NULL && run_has_verdict(run, &verdict);
 }
 
-/* A line below a title, and the place of the next. false: no memory. */
+/* Draws a line below a title, and moves *y to the next line. false: no memory. */
 static bool draw_subtitle(FILE *out, double *y, const char *text)
 {
     bool ok = draw_text(out, LEFT, *y, "class=\"legend\"", text);
@@ -434,7 +436,7 @@ static bool draw_subtitle(FILE *out, double *y, const char *text)
     return ok;
 }
 
-/* A line for each run that has the device, its verdict, and what would make it fit. */
+/* Draws for each run that has the device a title, its verdict, and how it could fit. */
 static bool draw_titles(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
     const report_run *const runs[] = {run, against};
@@ -474,7 +476,7 @@ static bool begin(FILE *out, const report_run *run, const report_run *against, s
     return ok && draw_titles(out, run, against, index);
 }
 
-/* ---- The whole ---- */
+/* ---- Picture ---- */
 
 static bool draw_against(plot *held, const report_run *against, size_t device)
 {
@@ -496,7 +498,8 @@ static bool draw_against(plot *held, const report_run *against, size_t device)
     return ok;
 }
 
-/* One outline of the sums of all layers up to and with one, of what is more or of what is less. */
+/* Draws the outline of the sum of the layers 0 to upto. sign: 1 for positive differences, -1 for
+ * negative ones. */
 static void draw_difference_layer(const plot *drawn, const difference_curves *found, uint32_t upto,
                                   double sign, double zero_px, double byte_px, const char *css)
 {
@@ -523,7 +526,7 @@ static const char *difference_colour(const plot *drawn, const difference_curves 
                                      : palette_rest().css;
 }
 
-/* Above the line what this run has more, below it what it has less. */
+/* Draws the difference: above the zero line where this run has more, below where it has less. */
 static bool draw_difference(const plot *held, const report_run *against, double top_px)
 {
     difference_curves found;
@@ -593,7 +596,7 @@ static bool draw_held(plot *held, const report_run *against, const stack *stacke
     return ok;
 }
 
-/* What stands at the bottom of the plots, and where. */
+/* Draws times and legends below the plots, and ends the picture. */
 static bool draw_below(const plot *held, const report_run *against, const stack *stacked,
                        double bottom_px, uint32_t rows, bool sampled)
 {
@@ -614,7 +617,7 @@ static bool has_device(const report_run *run, size_t index)
     return index < rvl_timeline_device_count(run->timeline);
 }
 
-/* Lines below the first. */
+/* Returns the number of title lines after the first. */
 static int title_lines(const report_run *run, const report_run *against, size_t index)
 {
     bool both = against != NULL && has_device(against, index);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tensors of the snapshots of a report, for its page. */
+/* Reads the tensors of the snapshots of a report, for its page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,12 @@
 #include "cli/report/report.h"
 #include "reveille/snapshot.h"
 
-/* A page beyond this is slow to open, and to send to somebody. */
+/* A larger page is slow to open and to send. */
 #define TENSORS_BYTES_MAX ((size_t)48 << 20)
 #define DEFAULT_PROCESS "trainer"
 
-/* Times of a snapshot and of a trace beside it are told by other clocks than a page has. */
+/* Whether all inputs are snapshots. With a trace beside it, a snapshot has another clock than the
+ * page. */
 static bool all_snapshots(const char *const *paths, size_t path_count)
 {
     for (size_t i = 0; i < path_count; i++) {

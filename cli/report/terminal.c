@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device in a terminal: a column of characters is a stretch of time, and shows the moment of it
- * at which most was in use. With colours a holder is a colour, without them a shade or a letter.
- * Without UTF-8 all of it is ASCII.
+ * Draws a device in a terminal. A column of characters stands for a stretch of time, and shows its
+ * instant with the most memory in use. A holder has a colour, or, without colours, a shade or a
+ * letter. Without UTF-8, everything is ASCII.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ typedef struct screen {
     size_t device;
     bool colours;
     bool utf8;
-    unsigned ansi;  /* the colour that is on */
-    unsigned width; /* columns of the chart itself */
+    unsigned ansi;  /* the current colour */
+    unsigned width; /* columns of the chart */
     uint64_t top_bytes;
     uint64_t capacity_bytes; /* 0: not known */
     axis along;
@@ -42,7 +42,7 @@ static unsigned column_of(const screen *shown, uint64_t ns)
     return column < shown->width ? column : shown->width - 1;
 }
 
-/* The layer of all others has what is left. */
+/* Stores the bytes of each layer. The layer of all others gets the rest. */
 static void note_layers(const screen *shown, uint64_t *bytes, const instant *now)
 {
     const stack *stacked = &shown->stacked;
@@ -82,7 +82,7 @@ static const char *glyph_of(const screen *shown, uint32_t layer)
     return letters[layer % (sizeof letters / sizeof letters[0])];
 }
 
-/* Colour 0 is none. Only a change of colour is written. */
+/* Sets the colour, if it changes. 0: no colour. */
 static void set_colour(screen *shown, unsigned ansi)
 {
     if (!shown->colours || shown->ansi == ansi)
@@ -112,7 +112,7 @@ static void put_nothing(screen *shown, bool capacity_row)
     fputs(capacity_row ? capacity_mark(shown) : " ", shown->out);
 }
 
-/* Which layer a column has at a height. */
+/* Returns the layer of a column at a height. */
 static uint32_t layer_at(const screen *shown, unsigned column, double bytes)
 {
     double sum = 0;
@@ -127,7 +127,7 @@ static uint32_t layer_at(const screen *shown, unsigned column, double bytes)
     return topmost;
 }
 
-/* Whether true use was read within a cell. */
+/* Whether a cell has a sample of true use. */
 static bool is_sampled(const screen *shown, unsigned column, unsigned row)
 {
     return shown->sampled[(size_t)column * ROWS + row];
@@ -204,7 +204,7 @@ static unsigned stage_column(const screen *shown, uint32_t index)
     return column_of(shown, stage.begin_ns);
 }
 
-/* How much of a name has at most so many bytes, and ends with a whole character. */
+/* Returns how many bytes of a name fit into `most` without cutting a character. */
 static size_t whole_bytes(const char *name, size_t most)
 {
     size_t bytes = strlen(name) < most ? strlen(name) : most;
@@ -213,7 +213,7 @@ static size_t whole_bytes(const char *name, size_t most)
     return bytes;
 }
 
-/* "|name", or "name|" where the right edge is near: the bar stands where the stage begins. */
+/* Places "|name", or "name|" near the right edge. The bar marks the begin of the stage. */
 static void put_stage(char (*lines)[LINE_BYTES], label_lanes *lanes, unsigned column,
                       const char *name)
 {

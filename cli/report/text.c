@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of a trace in the formats of reports. */
+/* Writes names of a trace in the formats of reports. */
 #include "cli/report/report.h"
 
 bool write_json_text(FILE *out, const char *text)

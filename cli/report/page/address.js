@@ -1,6 +1,6 @@
-/* The address: a link to what is shown. */
+/* The page's address: a link to the current view. */
 
-/* The instant, where it is held, and what it is seen in. */
+/* Writes the view to the address: the instant, if it is held, and the choices. */
 function tell() {
     const words = new URLSearchParams();
     if (view.held) words.set('t', view.time);
@@ -12,7 +12,7 @@ function tell() {
     if (wanted !== location.hash && started) history.replaceState(null, '', wanted || location.pathname + location.search);
 }
 
-/* Behind the next frame: to change the address takes longer than to draw what it names. */
+/* Waits for the next frame: changing the address takes longer than drawing the view. */
 let isTelling = false;
 function tellSoon() {
     if (isTelling) return;
@@ -23,7 +23,7 @@ function tellSoon() {
     }));
 }
 
-/* What the address says, as far as it can be. */
+/* Shows the view that the address names, as far as possible. */
 function follow() {
     const words = new URLSearchParams(location.hash.slice(1));
     const choice = (name, id) => {

@@ -1,9 +1,9 @@
-/* Where a time lies along the charts. */
+/* Maps times to places along the charts. */
 
 /*
- * By time a place is the time itself. By event every stage has the same width, and within it every instant at which
- * something changes. Stages that both runs have lie above each other. Either way knots say where some times
- * lie, and between two of them places are in proportion. `from`, `to` and `places` are places.
+ * On the axis by time, a place is the time itself. On the axis by event, all stages have the same width, and so have all
+ * instants at which something changes within a stage. Stages that both runs have share a place. Knots give the
+ * places of some times; between two knots, places are interpolated linearly. `from`, `to` and `places` are places.
  */
 function knotsOf(each, device) {
     const ns = [], places = [];

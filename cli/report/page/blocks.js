@@ -1,11 +1,11 @@
-/* The view of a snapshot's tensors: the instant, the map, the block that is told of, and the tables. */
+/* The view of a snapshot's tensors: the instant, the map, the chosen block, and the tables. */
 const BLOCKS_ROWS = 20;
 const tensorView = { chosen: null, flame: 0, of: null, run: null, index: 0, lower: null };
 
 const hasTensors = () => shotsOf(view.run).length > 0;
 const shotShown = () => decodeShot(shotsOf(view.run)[Math.min(tensorView.index, shotsOf(view.run).length - 1)]);
 
-/* A button that tells of a tensor. */
+/* Makes a button that shows a tensor. */
 function tensorButton(made, tensor, text) {
     const button = element('button', text);
     button.type = 'button';
@@ -29,7 +29,7 @@ function showSegment(addr) {
 const timeOfEntry = (made, instant) => instant === 0 ? 'before the first entry' :
     `entry ${count(instant)}, ${timeText(made.ns[instant - 1], lastEnd())}`;
 
-/* One tensor: its size, category, place and times, and its stack from the innermost frame outwards. */
+/* Shows the chosen tensor: its size, category, place and times, and its stack from the innermost frame outwards. */
 function showBlock() {
     const i = tensorView.chosen, host = at('block');
     host.hidden = i === null;
@@ -48,7 +48,7 @@ function showBlock() {
     Object.assign(host.dataset, { addr: made.addr[i], bytes: made.bytes[i], category });
 }
 
-/* The largest live tensors, in order. All of them are not sorted: there may be a great many. */
+/* Returns the largest live tensors, in order. Does not sort all tensors, because there can be very many. */
 function largestOf({ made, live, instant }, most) {
     const compare = (a, b) => made.bytes[b] - made.bytes[a] || made.addr[a] - made.addr[b];
     let kept = [];
@@ -101,7 +101,7 @@ function showCategories() {
     at('categories').replaceChildren(...entries, rest);
 }
 
-/* Goes to an instant of the snapshot. What is told of stays, as long as it is live. */
+/* Goes to an instant of the snapshot. Keeps the chosen tensor if it is live. */
 function showInstant(made, instant) {
     now = stateAt(made, instant);
     if (tensorView.of !== made) {
@@ -127,7 +127,7 @@ function showInstant(made, instant) {
     later();
 }
 
-/* What is further down comes a task later, so that the blocks are there first. */
+/* Draws the lower parts of the page in a later task, so that the blocks appear first. */
 let isLater = false;
 function later() {
     if (isLater) return;
@@ -140,7 +140,7 @@ function later() {
     });
 }
 
-/* The tensors of the instant that the charts hold, or, while nothing is held, of where they were last. */
+/* Shows the tensors at the instant of the charts. */
 function showTensors() {
     const left = data.tensors.some((each) => each.run === view.run && each.of === null);
     at('tensors').hidden = !hasTensors() && !left;

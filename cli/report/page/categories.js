@@ -1,10 +1,11 @@
 /*
- * What a tensor is for. Where PyTorch or the program has written it on the allocation, that is taken. Elsewhere it is
- * guessed by when the tensor was live:
+ * Finds what each tensor is for. An annotation of the allocation by PyTorch or the program is used as it is. Without
+ * one, the category is guessed from the tensor's lifetime:
  *
- * What is freed within the recording rises and falls with every step. What is live at the height of a step was made
- * by the forward pass: activations. What is made after the height, and is as large as a weight, is a gradient. What
- * stays was there before the first height (weights) or came after it (the optimizer's state). All else is temporary.
+ * The bytes that are freed within the recording rise and fall with every step. A tensor that is live at the top of a
+ * step comes from the forward pass: an activation. A tensor that is made after the top, and is as large as a weight, is
+ * a gradient. A tensor that is never freed is a weight if it was made before the first top, and else the optimizer's
+ * state. All other tensors are temporary.
  */
 const ANNOTATED = { parameter: 'weights', weight: 'weights', weights: 'weights', gradient: 'gradients', gradients: 'gradients',
     optimizer_state: 'optimizer', optimizer: 'optimizer', activation: 'activations', activations: 'activations',
@@ -12,7 +13,7 @@ const ANNOTATED = { parameter: 'weights', weight: 'weights', weights: 'weights',
 const CATEGORY_COLOURS = { weights: '#5882ff', gradients: '#ecca39', optimizer: '#7d37ac', activations: '#357552',
     temporary: '#eb866a', inputs: '#d9b2ff', autograd: '#9e7c00' };
 const OTHER_COLOURS = ['#24e7aa', '#934204', '#8871a3', '#c3c8cd'];
-const HIGH = 0.6, LOW = 0.35; /* a step rises above the first part of the most, and falls below the second */
+const HIGH = 0.6, LOW = 0.35; /* a step rises above HIGH times the maximum, and falls below LOW times */
 
 function categoryNumber(made, name) {
     let number = made.categories.indexOf(name);
@@ -24,7 +25,7 @@ function colourOf(made, category) {
     return known || OTHER_COLOURS[made.categories.filter((each) => !CATEGORY_COLOURS[each]).indexOf(name) % OTHER_COLOURS.length];
 }
 
-/* Where steps are at their height. */
+/* Returns the entries at which the steps reach their maximum. */
 function heightsOf(sums, entries) {
     let most = 0;
     for (let i = 0; i <= entries; i++) if (sums[i] > most) most = sums[i];

@@ -1,10 +1,10 @@
-/* The columns of a snapshot's tensors, as `reveille snapshot --tensors` writes them (docs/snapshot.md), decoded. */
+/* Decodes the columns of a snapshot's tensors, as `reveille snapshot --tensors` writes them (docs/snapshot.md). */
 const BASE64 = new Uint8Array(128);
 [...'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'].forEach((digit, i) => {
     BASE64[digit.charCodeAt(0)] = i;
 });
 
-/* Calls back with every number of a column and its row. Numbers above 2^53 lose their last bits. */
+/* Calls back for every number of a column, with its row. Numbers above 2^53 lose their last bits. */
 function eachNumber(text, found) {
     const length = text.endsWith('==') ? text.length - 2 : text.endsWith('=') ? text.length - 1 : text.length;
     let bits = 0, held = 0, number = 0, factor = 1, row = 0;
@@ -23,7 +23,7 @@ function eachNumber(text, found) {
     }
 }
 
-/* The numbers of a column. Of a signed one, each is told by its difference to the one before. */
+/* Return the numbers of a column. In a signed column, each number is stored as the difference to the one before. */
 function columnOf(text, rows, Type) {
     const column = new Type(rows);
     eachNumber(text, (number, row) => { column[row] = number; });
@@ -39,7 +39,7 @@ function signedColumnOf(text, rows, Type, first = 0) {
     return column;
 }
 
-/* The order of numbers of at most 2^48, without a comparison: three rounds of 16 bits. */
+/* Returns the order of numbers up to 2^48, by a radix sort with three rounds of 16 bits. */
 function orderOf(numbers) {
     let order = new Uint32Array(numbers.length), next = new Uint32Array(numbers.length);
     for (let i = 0; i < order.length; i++) order[i] = i;
@@ -56,13 +56,13 @@ const inOrderOf = (column, order) => column.map((_, i) => column[order[i]]);
 
 const NEVER = 2 ** 32 - 1;
 
-/* Instants since another, 0 for never, as instants. */
+/* Decodes instants that are stored as a distance from others, with 0 for never. */
 function instantsSince(text, begins) {
     const column = columnOf(text, begins.length, Uint32Array);
     return column.map((since, i) => since === 0 || begins[i] === NEVER ? NEVER : begins[i] + since - 1);
 }
 
-/* Tensors and segments by address; times as the chart has them, never falling. */
+/* Decodes tensors and segments, sorted by address, and the times of entries on the chart's clock, made monotonic. */
 function decodeTensors(of, offset_ns) {
     const { tensors, segments, entries, frames, calls, unit_bytes: unit } = of;
     const made = { entries, texts: of.texts, file: of.file };
@@ -83,7 +83,7 @@ function decodeTensors(of, offset_ns) {
         end: takeSegment(instantsSince(of.segment_end, segmentBegin)),
         expandable: takeSegment(columnOf(of.segment_expandable, segments, Uint8Array)),
     };
-    /* Calls are numbered from 1; 0 is none. */
+    /* Calls are numbered from 1; 0 means none. */
     made.caller = new Uint32Array(calls + 1);
     made.frame = new Uint32Array(calls + 1);
     eachNumber(of.call_caller, (back, i) => { made.caller[i + 1] = i + 1 - back; });

@@ -63,7 +63,7 @@ at('zoom-all').addEventListener('click', actions['0']);
 at('go-peak').addEventListener('click', actions.p);
 at('choices').addEventListener('submit', (event) => event.preventDefault());
 
-/* Colours follow the scheme, and paper is white; sizes follow the window. */
+/* Redraws for another colour scheme, for printing, and for another window size. */
 for (const query of ['(prefers-color-scheme: dark)', 'print'])
     matchMedia(query).addEventListener('change', rebuild);
 let width = at('charts').clientWidth;

@@ -1,13 +1,13 @@
 /* Tables as CSV. */
 
-/* A cell that a spreadsheet would take for a formula is text there. */
+/* Makes a cell text if a spreadsheet would take it for a formula. */
 function csvCell(value) {
     const text = typeof value === 'number' ? String(value) : String(value).replace(/^[=+\-@\t\r]/, "'$&");
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 const csv = (rows) => rows.map((row) => row.map(csvCell).join(',') + '\r\n').join('');
 
-/* To the byte and to the nanosecond, all rows, whatever the table shows. */
+/* Writes all rows, in bytes and nanoseconds, also those that the table does not show. */
 function csvOf(id) {
     const device = shown(), against = other();
     if (id === 'holders') {

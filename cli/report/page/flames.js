@@ -1,7 +1,7 @@
-/* Live bytes by who allocated them: every call as wide as what it and all that it called hold, callers above. */
+/* Live bytes by call. A call is as wide as the live bytes that it and its callees allocated. Callers are above. */
 const FLAME_ROW = 20, FLAME_LEAST = 0.004, FLAME_DEPTH = 48;
 
-/* Bytes by call, those of all its callees included. Callers have smaller numbers than those they call. */
+/* Returns the bytes of each call, with those of its callees. Callers have smaller numbers than their callees. */
 function bytesByCall(state) {
     const { made, live, instant } = state, sums = new Float64Array(made.caller.length);
     for (const i of live) if (made.end[i] > instant) sums[made.call[i]] += made.bytes[i];
@@ -10,7 +10,7 @@ function bytesByCall(state) {
     return { sums, without };
 }
 
-/* Of every call that is wide enough its callees, the largest first. 0 has the outermost calls. */
+/* Returns the wide enough callees of each call, the largest first. 0 stands for the caller of the outermost calls. */
 function calleesOf(made, sums, least) {
     const callees = new Map();
     for (let call = 1; call < sums.length; call++) {

@@ -1,7 +1,7 @@
-/* The table of who holds what at an instant. */
+/* The table of holders at an instant. */
 const MAX_ROWS = 60;
 
-/* A holder's name: a click shows it alone, and a second one all again. */
+/* Makes a button for a holder: a click shows it alone, a second click shows all again. */
 function holderButton({ name, colour }) {
     const made = element('button', name);
     made.type = 'button';
@@ -15,7 +15,7 @@ function holderButton({ name, colour }) {
     return made;
 }
 
-/* Where an instant stands for several changes: the least and the most of a series among them. */
+/* For an instant that stands for several changes, returns the minimum and maximum of each series that changed. */
 function rangesAt(device, index) {
     const point = device.points[device.pointOf[index]], ranges = new Map();
     if (point && point[3] > 1)
@@ -23,7 +23,7 @@ function rangesAt(device, index) {
     return ranges;
 }
 
-/* Held, paused, and the range of a point that stands for several changes, of every holder that has anything. */
+/* Returns every holder with memory: its bytes held and paused, and its range if the point stands for several changes. */
 function holdersAt(device, index, against, indexThere) {
     const holders = new Map(), ranges = rangesAt(device, index);
     const holderOf = ({ name, colour }) => {
@@ -52,16 +52,16 @@ function swatch(colour) {
 
 const share = (part, whole) => whole > 0 && part > 0 ? (100 * part / whole).toFixed(1) + ' %' : '';
 const rangeText = (range) => range ? `${sizeText(range[0])} to ${sizeText(range[1])}` : '';
-/* "+61.0 GiB", "-512 B"; nothing where there is no difference. */
+/* Formats "+61.0 GiB" or "-512 B"; "" without a difference. */
 const differenceText = (bytes) => bytes === 0 ? '' : (bytes > 0 ? '+' : '\u2212') + sizeText(Math.abs(bytes));
 const differenceCell = (bytes) => [differenceText(bytes), 'number'];
 const numberCell = (bytes) => [bytes > 0 ? sizeText(bytes) : '', 'number'];
 
-/* The instant of the other run that lies at the same place. */
+/* Returns the instant of the other run at the same place. */
 const instantThere = (against, ns) => instantAt(against, timeAt(against, placeOf(shown(), ns)));
 const selectTime = (ns) => select(instantAt(shown(), ns), ns);
 
-/* Shows what holds at a time: what the instant says, which is the last one before it. */
+/* Shows the state at a time, which is that of the last instant before it. */
 function select(index, time) {
     const device = shown(), table = at('holders'), since = device.times[index];
     const ns = time === undefined ? since : Math.round(time);
@@ -90,7 +90,7 @@ function select(index, time) {
     const columns = [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'],
         ...(against ? [['other run', 'number'], ['difference', 'number']] : []), ['paused', 'number'],
         ...(withRange ? [['downsampled: spans', 'number']] : [])];
-    /* While the pointer moves, as many as can be read. */
+    /* While the pointer moves, show only the first rows. */
     const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
     const rest = holders.slice(rows.length).reduce((held, each) => held + each.held, 0);
     const lines = rows.map((each) => {

@@ -1,9 +1,9 @@
-/* From the points of a timeline to instants, and from holders to layers. */
+/* Turns the points of a timeline into instants, and holders into layers. */
 const holderName = (series) => series.process + '/' + (series.tag === null ? 'untagged' : series.tag);
 
 /*
- * A point becomes up to two instants: its peak and its end. At both, what every series had is exact.
- * Kept by series, so that a row of a table or a layer of the chart is one array.
+ * Turns each point into one or two instants: its peak and its end. At both, the bytes of every series are exact.
+ * Stores them by series, so that a row of a table or a layer of a chart is one array.
  */
 function unfold(run, device) {
     const times = [], pointOf = [];
@@ -39,8 +39,8 @@ const deviceText = (device) => isNamed(device) ?
     `${device.profile || 'given by size'}, ${sizeText(device.capacity_bytes)}` : 'no device named';
 
 /*
- * What is drawn from the bottom up: external bytes, then by process, then what tensors of a snapshot
- * have, then the largest first.
+ * Returns the layers from the bottom up: external bytes first, then by process. Within a process, the tensors of a
+ * snapshot come first, then the largest series.
  */
 function layersOf(device, paused) {
     const order = device.series.map((series, index) => ({ series, index }))
@@ -60,8 +60,8 @@ function layersOf(device, paused) {
 }
 
 /*
- * A simulated run ends where its processes begin to end: from there on memory is only given back, down to nothing, which
- * says nothing of the program. A chart that would show nothing else keeps it.
+ * Returns the end of a simulated run without the exit of its processes, during which memory is only freed, down to
+ * zero, which tells nothing about the program. Keeps the exit if there would be nothing else to show.
  */
 function endWithoutExit(run) {
     let end = 0;
@@ -78,7 +78,7 @@ function endWithoutExit(run) {
 
 for (const run of data.runs) {
     for (const device of run.devices) {
-        /* Of a device that nobody named nothing is too much. */
+        /* A device that was not named has no limit. */
         if (device.capacity_bytes === null) device.capacity_bytes = Infinity;
         for (const series of device.series) series.name = holderName(series);
         device.sampleTimes = device.samples.map(([time]) => time);

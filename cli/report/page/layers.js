@@ -1,8 +1,8 @@
-/* What the charts draw of a view: few enough instants, stacked, and one run less the other. */
+/* Data of the charts for a view: a bounded number of instants, stacked, and the difference of two runs. */
 
 /*
- * Instants worth drawing: in each column of pixels that which has most and the last one, and one
- * before and after the view. So redrawing costs the same however many there are.
+ * Picks the instants to draw: in each column of pixels the one with the most bytes and the last one, and one before and
+ * one after the view. So the cost of a redraw does not depend on the number of instants.
  */
 function pick(device, sum, columns) {
     const { places } = device;
@@ -26,7 +26,7 @@ function pick(device, sum, columns) {
     return picked;
 }
 
-/* Places of the own and the other run's instants in one ascending list, for one x axis. */
+/* Merges the places of both runs' instants into one ascending list, for one x axis. */
 function merge(a, b) {
     const all = [];
     let i = 0, j = 0;
@@ -53,8 +53,9 @@ function stacked(device, layers, sum, columns, unit, against) {
 }
 
 /*
- * What each holder has more (up, stacked) or less (down) than in the other run, at every place where either
- * changes. Both runs' own layers have theirs; all other holders are one.
+ * Returns the layers of the difference, which has at every place where a run changes the bytes that a holder has more
+ * (up, stacked) or less (down) than in the other run. Holders with their own layer in one of the runs have one here. All
+ * other holders share a layer.
  */
 function differenceLayers(device, against) {
     const layers = [...device.heldLayers, ...against.heldLayers].filter((layer, i, all) =>
@@ -87,7 +88,7 @@ function differences(device, against, layers, columns, unit) {
     return [x.map((place) => place / NS), ...up.reverse(), ...down.reverse()];
 }
 
-/* Values at the places of x, which has all of times: between two of them the earlier one holds. */
+/* Returns the values at the places x, which contain all of times. Between two times, the earlier value holds. */
 function spread(x, times, values, unit) {
     const result = new Array(x.length);
     let next = 0, value = null, i = 0;

@@ -1,7 +1,7 @@
 /*
- * What would lower the peak of allocated bytes: for every place that allocates, how high the peak would be without
- * what it allocated. That is found over the whole recording, since without one holder another instant may be the
- * highest. Places are those of a stack; without one, those of a category and a size.
+ * Finds what would lower the peak of allocated bytes: for each place that allocates, the peak without its allocations.
+ * Searches the whole recording, because without one holder another instant can be the highest. A place is a call;
+ * tensors without a stack are grouped by category and size.
  */
 const LOWER_ROWS = 10, LOWER_TRIED = 24;
 
@@ -19,7 +19,7 @@ function placesAtPeak(made, peak) {
     return [...places.values()].sort((a, b) => b.bytes - a.bytes).slice(0, LOWER_TRIED);
 }
 
-/* The peak without each of some places. */
+/* Returns for each of these places the peak without it. */
 function peaksWithout(made, places) {
     const sums = allocatedBy(made), own = new Float64Array(made.entries + 2), numbers = new Map(places.map((each, i) => [each.key, i]));
     const of = new Int8Array(made.count);
@@ -54,7 +54,7 @@ function whatLowers(made) {
     return made.lowers;
 }
 
-/* The peak of what is reserved says what tensors do not have of it. */
+/* Shows the places that lower the peak most, and how much of the peak of reserved bytes is not in tensors. */
 function showLower() {
     const { made } = now;
     tensorView.lower = made;

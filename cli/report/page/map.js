@@ -1,18 +1,18 @@
 /*
- * The blocks of every segment, drawn as they lie: segments by address, one behind the other, in rows that are filled
- * like lines of text. A row stands for the same bytes everywhere. What is drawn is bounded by the pixels, however many
+ * A map of the blocks of all segments. Segments follow each other by address, in rows that are filled like lines of
+ * text. All rows stand for the same number of bytes. The number of drawn shapes is bounded by the pixels, however many
  * blocks there are.
  */
 const MAP_ROW = 20, MAP_GAP = 5, MAP_SPACE = 3, MAP_ROWS = { wide: 14, narrow: 26 };
 const map = { places: [], rows: 0, scale: 1, width: 1, alone: null, host: 0, css: {} };
 
-/* Asked once for a size and a scheme of colours: to ask makes the browser lay the whole page out. */
+/* Reads sizes and colours once for each layout and colour scheme, because reading makes the browser lay out the page. */
 function measureMap() {
     map.host = at('map-host').clientWidth;
     for (const name of ['free', 'soft', 'ink']) map.css[name] = css(`--${name}`);
 }
 
-/* Where segments lie, in pixels along all rows. */
+/* Places the segments, in pixels along all rows. */
 function layMap(state, width) {
     const rows = width < 600 ? MAP_ROWS.narrow : MAP_ROWS.wide;
     const segments = map.alone === null ? state.segments : state.segments.filter((each) => each.addr === map.alone);
@@ -29,7 +29,7 @@ function layMap(state, width) {
     map.rows = Math.max(1, Math.ceil(at / width));
 }
 
-/* A stretch along the rows as rectangles. */
+/* Fills a stretch along the rows, as rectangles. */
 function fillStretch(ctx, from, to, inset) {
     for (let row = Math.floor(from / map.width); row * map.width < to; row++) {
         const left = Math.max(0, from - row * map.width), right = Math.min(map.width, to - row * map.width);
@@ -37,7 +37,7 @@ function fillStretch(ctx, from, to, inset) {
     }
 }
 
-/* A block narrower than a pixel has the pixel that it begins in, unless the block before it has that already. */
+/* Draws the blocks of a segment. A block narrower than a pixel gets its first pixel, unless the block before has it. */
 function drawBlocks(ctx, state, place, colours) {
     const { made, live } = state, { segment, from } = place, pending = map.css.soft;
     let filled = -1;
@@ -74,7 +74,7 @@ function drawMap() {
         'The table below has the largest of them.');
 }
 
-/* The block that is told of has a frame. */
+/* Draws a frame around the chosen block. */
 function drawChosen(ctx) {
     const i = tensorView.chosen, { made } = now;
     const place = i === null ? undefined : map.places.find(({ segment }) =>
@@ -90,7 +90,7 @@ function drawChosen(ctx) {
     }
 }
 
-/* What lies under a point of the canvas: a tensor or null, and the segment. */
+/* Returns the tensor under a point of the canvas, or null, and the segment. */
 function underMap(x, y) {
     const along = Math.floor(y / (MAP_ROW + MAP_GAP)) * map.width + x;
     const place = map.places[lastAtMost(map.places.map((each) => each.from), along)];

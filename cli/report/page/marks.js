@@ -1,4 +1,4 @@
-/* What is drawn on a chart beside its layers: stages, capacity, peak, samples, labels. */
+/* Draws the marks of a chart: stages, capacity, peak, samples and labels. */
 let charts = [];
 let started = false;
 let drawnAt = 0;
@@ -51,9 +51,9 @@ function fitted(ctx, text, width) {
 }
 
 /*
- * Names of the stages above the plot. One that has no room before the next goes into a lane above it, and one that
- * would pass the right edge is moved to the left. Only where all lanes are full a name is left out: the table has it.
- * Of very many stages one lane has as many as it can.
+ * Places the names of stages above the plot. A name without room before the next one goes into a higher lane. A name that
+ * would pass the right edge moves to the left. If all lanes are full, a name is left out; the table has it. Very many
+ * stages get only one lane.
  */
 const LANES_MAX = 6, MANY_STAGES = 60, LANE_HEIGHT = 15, LABEL_GAP = 8;
 const LABEL_FONT = '12px system-ui, sans-serif';
@@ -73,7 +73,7 @@ function placeLabels(spans, left, right, xOf, widthOf) {
     return placed;
 }
 
-/* How many lanes the whole run needs: zoomed in it is no more. */
+/* Returns the number of lanes for the whole run. A zoomed view needs no more. */
 const measure = document.createElement('canvas').getContext('2d');
 function lanesFor(plotWidth) {
     const spans = allSpans(), end = endOf();
@@ -115,7 +115,7 @@ function drawStageNames(u, names) {
     if (names) at('charts').dataset.labels = JSON.stringify(placed.map((each) => each.span.stage.name));
 }
 
-/* For what is drawn over the layers: uPlot leaves the dashes of the line that it drew last. */
+/* Begins to draw over the layers. Resets the dashes, which uPlot leaves from its last line. */
 function begin(ctx) {
     ctx.save();
     ctx.setLineDash([]);
@@ -134,7 +134,7 @@ function label(ctx, text, x, y, colour, align) {
     ctx.fillText(text, x, y);
 }
 
-/* Where its label ends and how low it lies, if there is one. */
+/* Draws the capacity. Returns where its label ends, and its base line; null: the capacity is not in view. */
 function drawCapacity(u, unit) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
     if (!isNamed(device)) return null;
@@ -158,7 +158,7 @@ function drawCapacity(u, unit) {
     return { right, base };
 }
 
-/* Its label goes below that of the capacity where they would meet, as on a phone. */
+/* Draws the peak. Its label goes below that of the capacity if they would overlap, as on a phone. */
 function drawPeak(u, unit, capacity) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
     const place = placeOf(device, device.peak_ns);
@@ -185,7 +185,7 @@ function drawPeak(u, unit, capacity) {
     ctx.restore();
 }
 
-/* What was truly in use, over what is predicted. */
+/* Draws the samples of true use over the prediction. */
 function drawSamples(u, unit) {
     const { ctx } = u, ratio = devicePixelRatio, device = shown();
     begin(ctx);
@@ -203,7 +203,7 @@ function drawSamples(u, unit) {
     ctx.restore();
 }
 
-/* What a chart shows, at its top; at its bottom where what is drawn begins at the top. */
+/* Draws the title of a chart at its top. low: at its bottom, because the curves start at the top. */
 function drawLabel(u, text, low = false) {
     const { ctx, bbox } = u, ratio = devicePixelRatio;
     begin(ctx);

@@ -1,5 +1,5 @@
 /* Zoom and movement. */
-const NARROWEST = 10; /* ns, or as much of a stage as 1e-8 */
+const NARROWEST = 10; /* ns, or 1e-8 of a stage */
 
 function zoomTo(from, to) {
     const end = endOf();
@@ -14,7 +14,7 @@ function zoomAround(place, factor) {
     zoomTo(place - (place - view.from) * factor, place + (view.to - place) * factor);
 }
 
-/* Parts of the height of the chart of what is held. */
+/* Zooms the chart of held memory vertically. low and high are fractions of its height. */
 function zoomBytes(low, high) {
     const height = Math.min(1, Math.max(1e-4, high - low));
     view.low = Math.min(Math.max(0, low), 1 - height);
@@ -45,7 +45,7 @@ function onSelect(u) {
     if (width >= 4) zoomTo(from, to);
 }
 
-/* The wheel is the page's: it zooms with Ctrl or Cmd alone, and moves sideways while there is more. */
+/* The wheel scrolls the page. It zooms only with Ctrl or Cmd, or with Alt in bytes, and moves sideways up to the ends. */
 function onWheel(event) {
     const width = event.currentTarget.clientWidth;
     if (event.altKey && event.currentTarget === charts[0].over) {

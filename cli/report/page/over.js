@@ -1,10 +1,10 @@
 /*
- * Tensors over the recording by what they are for: a stack of categories. Each column of pixels shows the entry, of
- * those it stands for, after which most is allocated. A click goes there.
+ * Draws tensors over the recording, as a stack of categories. A column of pixels stands for several entries, and shows
+ * the one after which the most bytes are allocated. A click goes there.
  */
 const OVER_HEIGHT = 200;
-const OVER_ORDER = ['weights', 'optimizer', 'gradients', 'inputs', 'activations', 'autograd', 'temporary']; /* what lasts is below */
-let over = null; /* of a recording: the entries, and the bytes of every category after each */
+const OVER_ORDER = ['weights', 'optimizer', 'gradients', 'inputs', 'activations', 'autograd', 'temporary']; /* long-lived categories first, at the bottom */
+let over = null; /* for a recording: the entry of each column, and the bytes of every category after it */
 
 function overOf(made, columns) {
     if (over && over.made === made && over.entries.length === columns) return over;

@@ -1,7 +1,7 @@
-/* Segments that cannot be released: what is free in them, and the blocks that pin it. */
+/* Segments that cannot be released: their free bytes, and the blocks that pin them. */
 const PINS_ROWS = 10;
 
-/* Free bytes that empty_cache() cannot give back. Of an expandable segment pages go one by one. */
+/* Returns the free bytes that empty_cache() cannot release. An expandable segment releases single pages. */
 function pinnedIn(state, segment) {
     const { made, live } = state;
     if (segment.count === 0) return 0;

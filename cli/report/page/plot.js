@@ -1,7 +1,7 @@
-/* The charts themselves. */
+/* The charts. */
 const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, DIFFERENCE_HEIGHT = 170, AXIS_WIDTH = 74, PLOT_RIGHT = 14;
 
-/* The part of a range of bytes that is in view. */
+/* Returns the part of a range of bytes that is in view. */
 const part = ([least, most]) => [least + view.low * (most - least), least + view.high * (most - least)];
 
 function plotOptions(host, height, names, series, range, unitName, hooks) {
@@ -17,12 +17,12 @@ function plotOptions(host, height, names, series, range, unitName, hooks) {
         },
         hooks: {
             drawClear: [drawBands], draw: [hooks.draw], setSelect: [onSelect],
-            ready: [placeCursor], /* not before: it has no size */
+            ready: [placeCursor], /* before this, the chart has no size */
         },
     };
 }
 
-/* A plot that is asked, zoomed and moved as all others are. */
+/* Adds a plot with the pointer, zoom and movement of all plots. */
 function addPlot(host, options, make) {
     const chart = new uPlot(options, make(), host);
     chart.remake = () => chart.setData(make());
@@ -62,7 +62,7 @@ const axisOf = (extra) => ({
     stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, ...extra,
 });
 
-/* By event: where stages begin; within one, a few places. */
+/* Returns the ticks of the axis by event: the begins of stages, or, within a single stage, a few places. */
 function eventSplits(u) {
     const least = (view.to - view.from) * 80 / Math.max(80, u.over.clientWidth), splits = [];
     const begins = stageSpans().map((span) => span.from).filter((place) => place >= view.from);
@@ -72,7 +72,7 @@ function eventSplits(u) {
     return splits.map((place) => place / NS);
 }
 
-/* The labels are also in the page, for scripts that drive it. */
+/* Makes the time axis. Also stores its labels in the page, for scripts that drive it. */
 function timeAxis(hidden) {
     const byEvent = view.axis === 'event';
     return axisOf({
@@ -91,7 +91,7 @@ function highest(device) {
     const against = other();
     const peak = device.samples.reduce((most, [, bytes]) => Math.max(most, bytes),
         Math.max(device.peak_bytes, against ? against.peak_bytes : 0, 1));
-    /* A device far larger than what is used would leave nothing to see. */
+    /* Up to the capacity of a far larger device, the chart would show nothing. */
     return device.capacity_bytes <= 20 * peak ? Math.max(peak, device.capacity_bytes) : peak;
 }
 
@@ -104,11 +104,11 @@ function makeChart(host, kind) {
     const series = [{}];
     for (const layer of [...layers].reverse())
         series.push({
-            /* The line keeps what is narrower than a pixel in sight. */
+            /* The outline keeps parts visible that are narrower than a pixel. */
             stroke: layer.colour, width: isHeld ? 1 : 0, points: { show: false }, paths: stepped,
             fill: isHeld ? layer.colour : hatch(layer.colour),
         });
-    /* Totals say nothing of a part. */
+    /* The other run's total cannot be compared with a part. */
     const against = isHeld && !isFiltered() && other();
     if (against)
         series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: stepped });
@@ -152,7 +152,7 @@ function rebuild() {
     placeCursor();
 }
 
-/* What is in view, for scripts that drive the page. */
+/* Stores the view in the page, for scripts that drive it. */
 function tellView() {
     Object.assign(at('charts').dataset, { from: view.from, to: view.to, low: view.low, high: view.high });
 }

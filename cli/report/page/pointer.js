@@ -1,11 +1,11 @@
-/* The instant under the pointer, and going to one. */
+/* The instant under the pointer, and moves to an instant. */
 function placeUnder(event) {
     const box = event.currentTarget.getBoundingClientRect();
     return view.from + (event.clientX - box.left) / box.width * (view.to - view.from);
 }
 const timeUnder = (event) => timeAt(shown(), placeUnder(event));
 
-/* The chart under the pointer moves its own line. */
+/* Follows the pointer. The chart under it moves its own cursor line. */
 let movedTo = null;
 function onMove(event) {
     showTip(event);
@@ -31,7 +31,7 @@ function onClick(event) {
     placeCursor();
 }
 
-/* Who holds what under the pointer, beside it. The table says the same to who cannot see it. */
+/* Shows the holders at the pointer, beside it. The table has the same content for people who cannot see the tip. */
 const TIP_ROWS = 8;
 function showTip(event) {
     const device = shown(), ns = timeUnder(event), index = instantAt(device, ns), stage = stageAt(ns);
@@ -56,8 +56,8 @@ function showTip(event) {
 }
 
 /*
- * The line of the cursor, at the time that is shown. The chart knows its width. To ask the document makes the browser
- * lay the page out, once more than it has to after a click.
+ * Moves the cursor lines to the current time. Takes the width from the chart, because asking the document would make
+ * the browser lay out the page an extra time after a click.
  */
 function placeCursor() {
     const place = placeOf(shown(), view.time);
@@ -68,7 +68,7 @@ function placeCursor() {
     }
 }
 
-/* Goes to an instant by key or button: it is held, and brought into view. */
+/* Goes to an instant by key or button: holds it, and brings it into view. */
 function goTo(index) {
     const device = shown(), width = view.to - view.from;
     view.held = true;

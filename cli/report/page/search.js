@@ -1,10 +1,11 @@
 /*
- * What a search finds. Holders that match are shown alone by the charts, stages by their table; of a snapshot, lines of
- * stacks and categories are listed with what they allocated. Where nothing is found, that is said.
+ * Shows the results of a search. The charts show only the holders that match, and the table only the stages that match.
+ * For a snapshot, lines of stacks and categories that match are listed with the bytes that they allocated. A message
+ * tells if nothing is found.
  */
 const FOUND_ROWS = 10;
 
-/* Of every call: the innermost frame that matches; -1: none does. Callers come before those they call. */
+/* Returns for each call the innermost matching frame of its stack; -1: none. */
 function matchingFrames(made, wanted) {
     const hits = Array.from(made.frames.name, (_, frame) => frameText(made, frame).toLowerCase().includes(wanted));
     const found = new Int32Array(made.caller.length).fill(-1), known = new Uint8Array(made.caller.length);
@@ -21,7 +22,7 @@ function matchingFrames(made, wanted) {
     return found;
 }
 
-/* Lines and categories, with all that they allocated over the recording, the most bytes first. */
+/* Returns the matching lines and categories, with all bytes that they allocated in the recording, the most first. */
 function foundTensors(wanted) {
     const made = shotShown(), frames = matchingFrames(made, wanted), found = new Map();
     const categories = made.categories.map((each) => each.toLowerCase().includes(wanted));
@@ -38,7 +39,7 @@ function foundTensors(wanted) {
     return [...found.values()].sort((a, b) => b.bytes - a.bytes || (a.name < b.name ? -1 : 1));
 }
 
-/* Where the largest of them was allocated, with its stack. */
+/* Makes an entry of the results. Its button goes to the allocation of the largest tensor. */
 function foundEntry({ name, bytes, count: tensors, largest }) {
     const made = shotShown(), entry = element('li'), button = element('button', name);
     button.type = 'button';

@@ -39,12 +39,12 @@ function showStages() {
             rows.push(row);
         }
     }
-    /* A search that meets no stage is one for a holder. */
+    /* If no stage matches, the search is for a holder: show all stages. */
     const found = rows.filter((row) => matches(row.dataset.stage || row.dataset.other));
     fillTable(table, columns, found.length > 0 ? found : rows);
 }
 
-/* Peak of the same stage in the other run, the difference, and the holders that make it, the largest first. */
+/* Returns cells: the stage's peak in the other run, the difference, and the holders that differ, the largest first. */
 function comparison(own, theirs) {
     const more = new Map();
     const add = (stage, sign) => stage && stage.at_peak.forEach((each) => {

@@ -1,4 +1,4 @@
-/* The legend and the lines on top. */
+/* The legend, and the lines at the top. */
 function showLegend() {
     const device = shown(), entries = [];
     const add = (...parts) => {
@@ -6,7 +6,7 @@ function showLegend() {
         entry.append(...parts);
         entries.push(entry);
     };
-    /* A button switches a process or a holder off and on. */
+    /* Adds a button that switches a process or a holder off and on. */
     const addSwitch = (key, mark, name) => {
         const made = element('button', '');
         made.type = 'button';
@@ -39,14 +39,14 @@ function showLegend() {
     at('legend').replaceChildren(...entries);
 }
 
-/* What a device has left at its peak. */
+/* Describes the room that a device has left at its peak. */
 function roomText(device) {
     const { capacity_bytes: capacity, peak_bytes: peak } = device;
     if (!isNamed(device)) return 'give --device to see whether it fits';
     return peak > capacity ? `${sizeText(peak - capacity)} too much` : `${sizeText(capacity - peak)} to spare`;
 }
 
-/* A line for each run: verdict, peak, device. That which is shown comes first. */
+/* Makes the line of a run: verdict, peak and device. */
 function summaryOf(each, device) {
     const line = element('p'), stage = stageOf(device, device.peak_ns);
     const bad = each.verdict && !['fits', 'tight', 'survived refusals', 'no refusals recorded'].includes(each.verdict_kind);

@@ -1,4 +1,4 @@
-/* Tables that sort, and are cards on a narrow screen. */
+/* Tables that you can sort, and that become cards on a narrow screen. */
 function element(name, text, className) {
     const made = document.createElement(name);
     if (text !== undefined) made.textContent = text;
@@ -17,8 +17,8 @@ function rowOf(cells) {
 }
 
 /*
- * A table by its titles and rows. On a narrow screen a row is a card: its cells have their titles beside them; the
- * roles keep it a table for who hears it.
+ * Fills a table with titles and rows. On a narrow screen, a row becomes a card, with a title beside each cell. The roles
+ * keep it a table for screen readers.
  */
 function fillTable(table, names, rows, sum) {
     titles(table, names);
@@ -37,7 +37,7 @@ function fillTable(table, names, rows, sum) {
     }
 }
 
-/* By the column that was chosen; what has no key, as the sum of many, stays last. */
+/* Sorts rows by the chosen column. A row without a key, such as a sum, stays last. */
 function inOrder(table, names, rows) {
     const index = names.findIndex(([name]) => name === table.dataset.by), down = table.dataset.down === 'true';
     if (index < 0 || rows.some((row) => row.keys && row.keys[index] === undefined)) return rows;
@@ -46,7 +46,7 @@ function inOrder(table, names, rows) {
         (down ? -1 : 1) * compare(a.keys[index], b.keys[index]));
 }
 
-/* Titles are buttons that sort. They are made when they change, so that the focus stays. */
+/* Makes the titles, which are buttons that sort. Makes them only when they change, so that the focus stays. */
 function titles(table, names) {
     const said = JSON.stringify(names);
     if (table.dataset.titles !== said) {
@@ -68,7 +68,7 @@ function titles(table, names) {
     }
 }
 
-/* Numbers from the largest on, names from A on; once more turns it round. */
+/* Sorts numbers in descending order and names from A to Z. A second click reverses the order. */
 function sortBy(table, name, down) {
     table.dataset.down = table.dataset.by === name ? table.dataset.down !== 'true' : down;
     table.dataset.by = name;

@@ -1,8 +1,8 @@
 /*
- * Who had which addresses: a snapshot's tensors at one instant. An instant is a number of entries that have happened.
- * `now` is what the snapshot that is looked at had at the instant: its tensors and segments, by address.
+ * A snapshot's tensors by address at an instant. An instant is the number of entries that have happened. `now` is the
+ * state of the current snapshot at its instant: its tensors and segments, by address.
  */
-const ROUNDING = 512; /* PyTorch's blocks are multiples of it */
+const ROUNDING = 512; /* PyTorch's blocks are multiples of this */
 const roundUp = (bytes) => Math.ceil(Math.max(bytes, 1) / ROUNDING) * ROUNDING;
 
 let now = null;
@@ -10,7 +10,7 @@ const shots = data.tensors.filter((each) => each.of !== null);
 const decoded = new Map();
 const shotsOf = (index) => shots.filter((each) => each.run === index);
 
-/* Snapshots of a run are on the clock of the first of them. */
+/* Decodes a snapshot once. Its times are relative to the first snapshot of the run. */
 function decodeShot(each) {
     if (!decoded.has(each)) {
         const first = Math.min(...shotsOf(each.run).map((other) => other.of.origin_us));
@@ -23,8 +23,8 @@ function decodeShot(each) {
 }
 
 /*
- * How many entries have happened at a time. At the chart's peak: the one of its microsecond with most reserved. Behind
- * the last change of the chart: all of them.
+ * Returns the number of entries that have happened at a time. At the chart's peak, returns the entry of that microsecond
+ * with the most reserved bytes. At the end of the chart, returns all entries.
  */
 function instantOf(made, ns) {
     if (ns >= run().end_ns && shown().peak_ns < ns) return made.entries;
@@ -36,7 +36,7 @@ function instantOf(made, ns) {
     return most;
 }
 
-/* Sums of bytes at every instant, of what has beginnings and ends. */
+/* Returns the sum of bytes at every instant, for tensors or segments. */
 function sumsOf(made, entries) {
     const sums = new Float64Array(entries + 2);
     for (let i = 0; i < made.count; i++) {
@@ -55,7 +55,7 @@ function allocatedBy(made) {
     return made.allocated;
 }
 
-/* Neighbours of one expandable segment are one, which keeps the size of its smallest piece. */
+/* Returns the segments at an instant. Joins adjacent pieces of an expandable segment; page is the smallest piece. */
 function segmentsAt(made, instant) {
     const { count: all, addr, bytes, begin, end, expandable } = made.segments, found = [];
     for (let i = 0; i < all; i++) {
@@ -71,7 +71,7 @@ function segmentsAt(made, instant) {
     return found;
 }
 
-/* Tensors that are live, and those that were freed and that another stream may still use. */
+/* Returns the state at an instant: live tensors, and freed ones that another stream may still use. */
 function stateAt(made, instant) {
     const { count: all, addr, bytes, begin, end, done } = made;
     const live = [], segments = segmentsAt(made, instant);
@@ -94,7 +94,7 @@ function stateAt(made, instant) {
 
 /* ---- Stacks ---- */
 
-/* Frames of a call, from the innermost one outwards. */
+/* Returns the frames of a call, from the innermost one outwards. */
 function stackOf(made, call) {
     const frames = [];
     for (let i = call; i > 0; i = made.caller[i]) frames.push(made.frame[i]);
@@ -105,7 +105,7 @@ function frameText(made, frame, whole) {
     const { texts, frames } = made, file = texts[frames.file[frame]], line = frames.line[frame];
     return `${texts[frames.name[frame]] || '?'} (${whole ? file : baseName(file)}${line > 0 ? ':' + line : ''})`;
 }
-/* The innermost frame of the program itself, not of PyTorch or another package. */
+/* Files that are not the program's own: those of PyTorch, Python and packages. siteText() skips them. */
 const FOREIGN = /^$|\/torch\/|\/site-packages\/|\/dist-packages\/|\/lib\/python3\.|^<|\.(c|cc|cpp|cxx|cu|cuh|h|hpp|so)$|\/_reveille_\w+\.py$|\?\?/;
 function siteText(made, call) {
     const frames = stackOf(made, call);
@@ -113,7 +113,7 @@ function siteText(made, call) {
     const own = frames.find((frame) => !FOREIGN.test(made.texts[made.frames.file[frame]]));
     return frameText(made, own === undefined ? frames[0] : own);
 }
-/* What tells two stacks of one place apart: the innermost frame, without what every operator has. */
+/* Files that are in the stack of every operator. placeText() skips them, and adds the innermost other frame. */
 const OPERATOR = /\/(_ops|_reveille_tensors)\.py$/;
 function placeText(made, call) {
     const inner = stackOf(made, call).find((frame) => !OPERATOR.test(made.texts[made.frames.file[frame]]));

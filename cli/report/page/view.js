@@ -1,9 +1,9 @@
-/* What is shown: run, device, range (along the chart, and low to high as parts of its height), and which holders. */
+/* The view: run, device, range along the chart, low and high as fractions of its height, and the shown holders. */
 const view = { axis: data.axis, run: 0, device: 0, from: 0, to: 1, low: 0, high: 1, instant: 0, time: 0, held: false, showPaused: true };
 
 /*
- * Which holders are shown: one alone; else those that are not switched off, by themselves or with their process, and
- * that match what is searched for, if any does.
+ * The shown holders: one alone; or else those that are not switched off, by themselves or with their process, and that
+ * match the search, if any holder does.
  */
 const chosen = { alone: null, off: new Set(), search: '' };
 const matches = (name) => name.toLowerCase().includes(chosen.search.toLowerCase());
@@ -14,7 +14,7 @@ function isShown(series) {
 }
 const isFiltered = () => chosen.alone !== null || chosen.off.size > 0 || chosen.found;
 
-/* What the charts draw, of all devices. */
+/* Makes the layers of all devices. */
 function layOut() {
     chosen.found = chosen.search !== '' && everySeries().some((series) => matches(series.name));
     for (const device of data.runs.flatMap((each) => each.devices)) {
@@ -42,7 +42,7 @@ const other = () => {
 const lastEnd = () => Math.max(1, ...data.runs.map((each) => each.end_ns));
 const endOf = () => view.axis === 'time' ? lastEnd() : Math.max(1, data.columns) * NS;
 
-/* Index of the last value of an ascending list that is at most this one; 0 where all are more. */
+/* Returns the index of the last value of an ascending list that is at most this one; 0: all are larger. */
 function lastAtMost(list, value) {
     let low = 0, high = list.length - 1;
     while (low < high) {
