@@ -32,11 +32,11 @@ typedef struct arguments {
 #define EXITS                                                                                      \
     (const text_entry[])                                                                           \
     {                                                                                              \
-        {"0", "done, or it was so already"},                                                       \
+        {"0", "done, or already in that state"},                                                   \
             {"2", "bad usage, no such process, or it does not listen to this user"},               \
             {"3",                                                                                  \
-             "the process refuses, or has no room: a line says why, and nothing has changed"},     \
-            {"1", "the process ended meanwhile, gives no answer, or was lost"},                    \
+             "the process refused, or has no room: a line says why, and nothing has changed"},     \
+            {"1", "the process ended, did not answer, or was lost"},                               \
         {                                                                                          \
             NULL, NULL                                                                             \
         }                                                                                          \
@@ -47,17 +47,19 @@ const command_spec sleep_spec = {
     .summary = "take another process off its GPUs",
     .usage = "[--timeout SECONDS] [--discard] PID",
     .description =
-        "Has a process sleep: all its tags are paused, and the driver takes the rest of it off its "
-        "GPUs, with contexts and graphs. Nothing of it is left there until `reveille wake`.\n\n"
+        "Puts a process to sleep: all its tags are paused, and the driver takes the rest of its "
+        "memory off its GPUs, with contexts and graphs. It uses no GPU memory until `reveille "
+        "wake`.\n\n"
         "The process must listen: it calls `rvl_control_open()` or `reveille.control.open()`, or "
-        "runs under Reveille's hooks with `REVEILLE_CONTROL=1`. It is to be idle: while it sleeps, "
-        "a call of CUDA waits or ends it. Only processes of the same user are asked.",
+        "runs under Reveille's hooks with `REVEILLE_CONTROL=1`. It should be idle: while it "
+        "sleeps, a CUDA call waits or ends the process. Only processes of the same user can be "
+        "put to sleep.",
     .options =
         (const option_spec[]){
-            OPTION_OF_TIMEOUT("how long to wait for its calls under way, and then for its GPUs",
+            OPTION_OF_TIMEOUT("how long to wait for its running calls, and then for its GPUs",
                               "10"),
-            OPTION_OF_FLAG("discard", RVL_SLEEP_DISCARD, "without contents",
-                           "keep what has a backup"),
+            OPTION_OF_FLAG("discard", RVL_SLEEP_DISCARD, "discard all contents",
+                           "keep contents that have a backup"),
             {.kind = OPTION_END},
         },
     .exits = EXITS,
@@ -69,13 +71,12 @@ const command_spec sleep_spec = {
 
 const command_spec wake_spec = {
     .name = "wake",
-    .summary = "bring a process that sleeps back to its GPUs",
+    .summary = "bring a sleeping process back to its GPUs",
     .usage = "[--timeout SECONDS] [--paused] PID",
     .description =
-        "Brings a process back that sleeps, and resumes the tags that the sleep has paused. "
-        "Addresses, graphs and streams are as before. Where its GPUs have no room for it, it "
-        "sleeps "
-        "on.",
+        "Brings a sleeping process back, and resumes the tags that the sleep has paused. "
+        "Addresses, graphs and streams are as before. If its GPUs have no room for it, it keeps "
+        "sleeping.",
     .options =
         (const option_spec[]){
             OPTION_OF_TIMEOUT("how long to wait for others to free memory", "do not wait"),
@@ -84,7 +85,7 @@ const command_spec wake_spec = {
         },
     .exits = EXITS,
     .examples = (const text_entry[]){{"reveille wake --timeout 30 4712",
-                                      "Wait for half a minute until there is room."},
+                                      "Wait up to half a minute for room."},
                                      {NULL, NULL}},
     .see_also = "reveille-sleep(1), rvl_sleep(3), rvl_control_open(3)",
 };

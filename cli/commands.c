@@ -29,40 +29,40 @@ const subcommand commands[] = {
 };
 
 const command_spec reveille_spec = {
-    .summary = "give GPU memory up and take it back, and predict what a GPU needs",
+    .summary = "release and reclaim GPU memory, and predict how much a job needs",
     .usage = "COMMAND [ARGUMENT]...\nhelp [COMMAND]\n--help | --version",
     .description =
         "Predicts the GPU memory of programs before they have a GPU: a trace, a model's config or "
         "a PyTorch snapshot is replayed on a simulated device, and the peak of every stage is "
-        "printed with those who hold it. Traces are recorded from programs as they are.\n\n"
+        "printed with its holders. Traces are recorded from unmodified programs.\n\n"
         "`reveille help COMMAND` and `man reveille-COMMAND` describe a command.",
     .options = (const option_spec[]){{.kind = OPTION_END}},
-    .exits = (const text_entry[]){{"0", "all is well: what was asked about fits"},
+    .exits = (const text_entry[]){{"0", "success: everything fits"},
                                   {"1", "an internal failure: no memory, or a failed write"},
                                   {"2", "bad usage or bad input: a line says where and why"},
                                   {"3", "something does not fit, is over budget, or grew"},
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille record -o run.rvt python train.py", "Record a program, as it is."},
+            {"reveille record -o run.rvt python train.py", "Record an unmodified program."},
             {"reveille run --device h100-80g python train.py",
              "Run it without a GPU, on a simulated one."},
             {"reveille calibrate -o card.json",
-             "Measure the card that is there, as a device for all of them."},
+             "Measure this machine's card, as a device for all commands."},
             {"reveille replay run.rvt --device h100-80g",
-             "Does what was recorded fit another kind of GPU?"},
+             "Does the recorded program fit another kind of GPU?"},
             {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
-             "Without a program: the trace of a step from a model's config."},
+             "Without a program: make the trace of a step from a model's config."},
             {"reveille plan --model config.json --device h200,h100-80g --tp 1,2,4,8 --sweep",
-             "The fewest and smallest GPUs that a model fits."},
-            {"reveille check memory.toml", "Hold all of it against budgets, in CI."},
+             "Find the fewest and smallest GPUs that a model fits."},
+            {"reveille check memory.toml", "Compare peaks with budgets, in CI."},
             {NULL, NULL}},
     .environment =
         (const text_entry[]){
             {"NO_COLOR", "If set and not empty, nothing is coloured unless `--color` says so."},
             {"COLUMNS", "The width that tables and charts on a terminal are fitted to."},
             {"LC_ALL, LC_CTYPE, LANG",
-             "The locale. Charts in the terminal are drawn by ASCII if it is not one of UTF-8."},
+             "The locale. Charts in the terminal are drawn in ASCII if it does not use UTF-8."},
             {NULL, NULL}},
     .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-fit(1), "
                 "reveille-model(1), reveille-weights(1), "

@@ -11,12 +11,11 @@ const command_spec completion_spec = {
     .summary = "print the completion of a shell",
     .usage = "bash|zsh|fish",
     .description =
-        "Prints what makes a shell complete commands, options, their values and names of files "
-        "when you press Tab. Packages install these files; this is for where there are none, such "
-        "as an installation by pip.",
+        "Prints a script with which a shell completes commands, options, their values and file "
+        "names when you press Tab. Packages install these scripts; use this command where they do "
+        "not, such as after `pip install`.",
     .options = (const option_spec[]){{.kind = OPTION_END}},
-    .exits =
-        (const text_entry[]){{"0", "printed"}, {"2", "not a shell that is known"}, {NULL, NULL}},
+    .exits = (const text_entry[]){{"0", "printed"}, {"2", "an unknown shell"}, {NULL, NULL}},
     .examples =
         (const text_entry[]){
             {"source <(reveille completion bash)", "For this shell; in ~/.bashrc, for all."},

@@ -25,13 +25,13 @@ const command_spec devices_spec = {
     .usage = "[OPTION]...",
     .description =
         "Lists the device profiles that `--device` takes, with the source of each capacity: a "
-        "public report (GitHub repository and number) that shows the card's own answer. cuda: what "
-        "the driver gives to programs; smi: what nvidia-smi shows, an upper bound, of which "
-        "programs get a few hundred MiB less. Costs are measured on such a card, or those of the "
-        "H200.\n\n"
-        "With `--device`, lists every figure of one profile, where it comes from and how sure it "
-        "is: of a file that `reveille calibrate` has written, the least, the median and the most "
-        "of each measurement.",
+        "public report (GitHub repository and number) that shows the card's own value. cuda: the "
+        "memory that the driver gives to programs; smi: the memory that nvidia-smi shows, an upper "
+        "bound, of which programs get a few hundred MiB less. Costs were measured on such a card, "
+        "or are those of the H200.\n\n"
+        "With `--device`, lists every figure of one profile, with its source and its uncertainty. "
+        "For a file that `reveille calibrate` has written, also lists the minimum, the median and "
+        "the maximum of each measurement.",
     .options = (const option_spec[]){OPTION_OF_DEVICE(offsetof(arguments, device), "all profiles"),
                                      OPTION_OF_JSON(offsetof(arguments, json)),
                                      {.kind = OPTION_END}},
@@ -42,7 +42,7 @@ const command_spec devices_spec = {
                                      {"reveille devices --json | jq -r '.devices[].name'",
                                       "Their names, for a script."},
                                      {"reveille devices --device card.json",
-                                      "What is known of a calibrated card, and how well."},
+                                      "The figures of a calibrated card, and their spread."},
                                      {NULL, NULL}},
     .see_also = "reveille(1), reveille-calibrate(1), reveille-replay(1), reveille-plan(1)",
 };

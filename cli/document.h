@@ -22,15 +22,15 @@ typedef struct option_document {
     {                                                                                              \
         .kind = OPTION_DOCUMENT, .name = "json", .value = "FILE", .optional = true,                \
         .field = (offset), .usual = "text", .files = "json",                                       \
-        .help = "print JSON, schema 1; with =FILE, write it there and print the text, too",        \
+        .help = "print JSON, schema 1; with =FILE, write it there and also print the text",        \
     }
 
 #define OPTION_OF_MARKDOWN(offset)                                                                 \
     {                                                                                              \
         .kind = OPTION_DOCUMENT, .name = "markdown", .value = "FILE", .optional = true,            \
         .field = (offset), .usual = "text", .files = "md",                                         \
-        .help = "print Markdown, as for a comment on a pull request; with =FILE, write it there "  \
-                "and print the text, too",                                                         \
+        .help = "print Markdown, for a comment on a pull request; with =FILE, write it there "     \
+                "and also print the text",                                                         \
     }
 
 /*
@@ -67,8 +67,8 @@ typedef struct replay_view {
     {                                                                                              \
         .kind = OPTION_FLAG, .name = "each-stage", .field = (offset),                              \
         .help = "a table for each device, and in it a row for each stage",                         \
-        .usual = "where processes mark, the stages of a name share a row, and devices with the "   \
-                 "same rows a table",                                                              \
+        .usual = "if processes mark stages, those with the same name share a row, and devices "    \
+                 "with similar rows share a table",                                                \
     }
 
 /* What a command adds to the result of a replay. */

@@ -11,17 +11,17 @@
 #include "commands.h"
 #include "reveille/version.h"
 
-#define PAGES_DATE "2026-11-26" /* update it when the texts change */
+#define PAGES_DATE "2026-11-28" /* update it when the texts change */
 #define LINE_BYTES 76
 
 const command_spec manual_spec = {
     .name = "manual",
     .summary = "show the manual page of a command",
     .usage = "[COMMAND]",
-    .description = "Shows the manual page of a command, or that of reveille itself: on a terminal "
-                   "by man(1) or mandoc(1), or as the help where neither is installed. Elsewhere, "
-                   "such as in a pipe or a file, it is troff. Installed pages were made so; this "
-                   "is for where there are none, such as an installation by pip.",
+    .description = "Shows the manual page of a command, or that of reveille itself. On a terminal, "
+                   "man(1) or mandoc(1) renders it; if neither is installed, the help is shown. "
+                   "Elsewhere, such as in a pipe or a file, it is troff. Packages install these "
+                   "pages; use this command where they do not, such as after `pip install`.",
     .options = (const option_spec[]){{.kind = OPTION_END}},
     .exits =
         (const text_entry[]){{"0", "printed"}, {"2", "there is no such command"}, {NULL, NULL}},

@@ -40,11 +40,11 @@ const command_spec model_spec = {
     .summary = "predict the memory peaks of a step from a model's config.json",
     .usage = "[OPTION]... CONFIG.json [-o TRACE]",
     .description =
-        "Works out what a model asks of a GPU, from its Hugging Face config.json: to serve it "
+        "Predicts the GPU memory of a model from its Hugging Face config.json: to serve it "
         "(`--serve`), to fine-tune it (`--fine-tune`), or, without these, for one step of "
         "reinforcement learning in which a trainer and an inference engine share the GPU. Prints "
-        "the terms, what is in doubt about them, the peak of each stage and whether it fits. With "
-        "`-o` it writes a trace instead of replaying it. docs/model.md in the sources has the "
+        "the terms, doubts about them, the peak of each stage and whether it fits. With `-o`, it "
+        "writes a trace instead of replaying it. docs/model.md in the sources has the "
         "formulas.\n\n"
         "A setting that cannot change the trace, given the others, is refused.",
     .options =
@@ -53,8 +53,8 @@ const command_spec model_spec = {
              .letter = 'o',
              .name = "output",
              .value = "TRACE",
-             .help = "where the trace goes, for `replay`, `report`, `plan` and `check`",
-             .usual = "none is kept, and the answer is printed",
+             .help = "write a trace, for `replay`, `report`, `plan` and `check`",
+             .usual = "none is written, and the result is printed",
              .files = "rvt rvt.zst",
              .field = FIELD(output)},
             OPTION_OF_DEVICE(FIELD(options.device), "h200"),
@@ -71,7 +71,7 @@ const command_spec model_spec = {
             {.kind = OPTION_CALL,
              .name = "name",
              .value = "NAME",
-             .help = "what comments call the model",
+             .help = "name of the model in comments",
              .usual = "its model_type",
              .expected = "one line of text",
              .set = set_name},
@@ -89,7 +89,8 @@ const command_spec model_spec = {
         },
     .exits = (const text_entry[]){{"0", "written, or everything fits"},
                                   {"3", "a stage does not fit"},
-                                  {"2", "bad usage, a bad config, or a TRACE that cannot be made"},
+                                  {"2", "bad usage, a bad config, or a TRACE that cannot be "
+                                        "written"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -101,7 +102,7 @@ const command_spec model_spec = {
             {"reveille model config.json --tp 4 --train fsdp:8",
              "Whether a step of eight GPUs fits, with an engine of four."},
             {"reveille model config.json -o step.rvt --device h100-80g --given cuda_graph=2.5GiB",
-             "With a size that was measured in place of a formula's."},
+             "Use a measured size in place of a formula."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-replay(1), reveille-plan(1); docs/model.md and "
                 "docs/strategies.md in the sources",

@@ -188,14 +188,13 @@ bool suggest_matches(const char *word, const char *name);
 #define OPTION_OF_WAKE(offset)                                                                     \
     {                                                                                              \
         .kind = OPTION_WORD, .name = "wake", .value = "staged|together", .field = (offset),        \
-        .usual = "staged",                                                                         \
-        .help = "together: within a step every resume happens at the first one",                   \
+        .usual = "staged", .help = "together: all resumes of a step happen at the first one",      \
     }
 
 #define OPTION_OF_CONDUCTOR(offset)                                                                \
     {                                                                                              \
         .kind = OPTION_STRING, .name = "conductor", .value = "PROCESS", .field = (offset),         \
-        .usual = "each its own stages",                                                            \
+        .usual = "each marks its own stages",                                                      \
         .help = "the process that marks stages and steps; marks of others are ignored",            \
     }
 
@@ -211,15 +210,15 @@ bool suggest_matches(const char *word, const char *name);
     {                                                                                              \
         .kind = OPTION_STRING, .name = "snapshot-process", .value = "NAME", .field = (offset),     \
         .usual = "trainer",                                                                        \
-        .help = "the process that the memory of a PyTorch snapshot among the traces (.pickle, "    \
-                ".pickle.gz) belongs to",                                                          \
+        .help = "the process that owns the memory of a PyTorch snapshot (.pickle, .pickle.gz) "    \
+                "among the traces",                                                                \
     }
 
 #define OPTION_OF_SNAPSHOT_DEVICE(offset)                                                          \
     {                                                                                              \
         .kind = OPTION_NUMBER, .name = "snapshot-device", .value = "N", .field = (offset),         \
         .usual = "0", .least = 0, .most = RVL_MAX_DEVICES - 1,                                     \
-        .help = "the device that this memory is on",                                               \
+        .help = "the device of this memory",                                                       \
     }
 
 #define OPTION_OF_STAGES(offset, text, default_text)                                               \
@@ -261,8 +260,8 @@ int options_set_when(const command_spec *command, const option_spec *option, con
     {                                                                                              \
         .kind = OPTION_CALL, .name = "progress", .value = "auto|always|never", .optional = true,   \
         .set = progress_set, .usual = "auto: on a terminal, for what takes more than two seconds", \
-        .help = "how far the work is, on stderr; without a value: always, a line every ten "       \
-                "seconds where stderr is no terminal",                                             \
+        .help = "show progress on stderr; without a value: always, with a line every ten "         \
+                "seconds if stderr is not a terminal",                                             \
     }
 
 int terminal_set_colour(const command_spec *command, const option_spec *option, char *value,

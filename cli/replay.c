@@ -31,8 +31,8 @@ const command_spec replay_spec = {
     .usage = "[OPTION]... TRACE...",
     .description =
         "Replays traces, merged on one clock, on a simulated device, and prints for every stage "
-        "its memory peak and who holds it. A replay continues after the first instant that does "
-        "not fit, so that you also see the peak that would be needed.\n\n"
+        "its memory peak and the holders. A replay continues after the first instant that does "
+        "not fit, so that you also see how much memory would be needed.\n\n"
         "A trace is what `reveille record` or `reveille model` writes (.rvt, .rvt.zst), or a "
         "PyTorch memory snapshot (.pickle, .pickle.gz).",
     .options =
@@ -48,14 +48,14 @@ const command_spec replay_spec = {
             {.kind = OPTION_CHOICE,
              .name = "backend",
              .value = "sim|cuda",
-             .help = "what replays: a simulated GPU, or a real one",
+             .help = "replay on a simulated GPU, or on a real one",
              .usual = "sim",
              .field = FIELD(options.backend)},
             {.kind = OPTION_NUMBER,
              .name = "settle",
              .value = "MS",
-             .help = "with `--backend cuda`, wait before each resume: the driver clears what was "
-                     "just released before it gives it out again",
+             .help = "with `--backend cuda`, wait before each resume: the driver clears released "
+                     "memory before it can be allocated again",
              .usual = "0",
              .expected = "milliseconds, at most 60000",
              .most = 60000,
@@ -79,10 +79,10 @@ const command_spec replay_spec = {
             {"reveille replay traces/qwen2.5-32b-tp2-h200.rvt",
              "The peaks of every stage, on the device of the trace."},
             {"reveille replay run.rvt --device h100-80g --budget train=70GiB",
-             "The same on another device, with a bound on the stage train. The exit status says "
-             "whether both hold."},
+             "The peaks on another device, with a budget for the stage train. The exit status "
+             "tells whether both fit."},
             {"reveille replay engine.rvt trainer.rvt --wake together --json",
-             "Two processes that share a device, merged, as JSON."},
+             "Merge two processes that share a device, and print JSON."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-record(1), reveille-report(1), reveille-devices(1); "
                 "docs/replay.md in the sources",

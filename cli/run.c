@@ -57,13 +57,13 @@ const command_spec run_spec = {
     .summary = "run a command on simulated GPUs and show its memory",
     .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
     .description =
-        "Runs COMMAND on GPUs that are simulated: CUDA's libraries are replaced by ones that hand "
-        "out memory as a card would and do not compute. No GPU is needed, and a real one is not "
-        "touched. All processes of the command share the GPUs. At the end the memory peak of "
-        "every stage is printed with those who held it, as by `reveille replay`.\n\n"
-        "Small copies to the GPU are kept and can be read back. What only a kernel would write "
-        "reads as zero, and is counted at the end. A function that is not simulated returns "
-        "\"not supported\", and is named once on stderr.",
+        "Runs COMMAND on simulated GPUs: CUDA's libraries are replaced by ones that allocate "
+        "memory as a card would, but do not compute. You need no GPU, and a real one is not "
+        "used. All processes of the command share the GPUs. At the end, the memory peak of "
+        "every stage is printed with its holders, as by `reveille replay`.\n\n"
+        "Small copies to the GPU are kept and can be read back. Memory that only a kernel would "
+        "have written reads as zero, and such reads are counted at the end. A function that is "
+        "not simulated returns \"not supported\", and is named once on stderr.",
     .options =
         (const option_spec[]){
             OPTION_OF_DEVICE(FIELD(what.device), SIMULATE_DEVICE_USUAL),
@@ -71,7 +71,7 @@ const command_spec run_spec = {
             {.kind = OPTION_NUMBER,
              .name = "rank",
              .value = "R",
-             .help = "with `--world`, the rank that the command plays",
+             .help = "with `--world`, the rank of the command",
              .usual = "0",
              .expected = "a number below that of `--world`",
              .least = 0,
@@ -80,9 +80,9 @@ const command_spec run_spec = {
             {.kind = OPTION_NUMBER,
              .name = "world",
              .value = "N",
-             .help = "the command is one process of a job of N, and the others are not started: "
-                     "the environment is as torchrun has it, nobody waits for them, and "
-                     "operations of NCCL are complete at once",
+             .help = "the command is one rank of a job of N, and the others are not started: the "
+                     "environment is that of torchrun, nothing waits for the other ranks, and "
+                     "NCCL operations are complete at once",
              .usual = "the command starts all its processes",
              .expected = "a number from 1 to 1048576",
              .least = 1,
@@ -91,22 +91,22 @@ const command_spec run_spec = {
             {.kind = OPTION_SIZE,
              .name = "host-memory",
              .value = "SIZE",
-             .help = "how much host memory all processes may have together: pinned, registered, "
-                     "and large tensors of PyTorch",
-             .usual = "no bound",
+             .help = "limit of host memory for all processes together: pinned, registered, and "
+                     "large tensors of PyTorch",
+             .usual = "no limit",
              .field = FIELD(what.host_bytes)},
             {.kind = OPTION_CALL,
              .name = "keep-contents",
              .value = "SIZE",
-             .help = "the largest copy to a GPU that is kept, so that it can be read back",
+             .help = "largest copy to a GPU that is kept, so that it can be read back",
              .usual = "1MiB",
              .expected = "a size such as 1MiB, or 0",
              .set = set_keep},
             {.kind = OPTION_SIZE,
              .name = "keep-host",
              .value = "SIZE",
-             .help = "the largest tensor in host memory that keeps its content, at least 1MiB: "
-                     "larger ones all lie in the same few pages, and are counted",
+             .help = "largest tensor in host memory that keeps its content, at least 1MiB: "
+                     "larger ones share a few pages, but are counted in full",
              .usual = "all keep it",
              .field = FIELD(what.keep_host_bytes)},
             {.kind = OPTION_FILE,
@@ -119,15 +119,15 @@ const command_spec run_spec = {
             {.kind = OPTION_NUMBER,
              .name = "response-seed",
              .value = "N",
-             .help = "with `--response-lengths`, another number draws other lengths",
+             .help = "with `--response-lengths`, the seed of the lengths",
              .usual = "0",
              .least = 0,
              .most = UINT32_MAX,
              .field = FIELD(what.response_seed)},
             OPTION_OF_STAGES(FIELD(what.nvtx),
-                             "ranges of NVTX and record_function with a name that begins with this "
+                             "ranges of NVTX and record_function with a name that starts with this "
                              "are stages, named by the rest",
-                             "all is one stage, \"run\""),
+                             "one stage, \"run\""),
             OPTION_OF_STAGES_NVTX(FIELD(what.nvtx)),
             OPTION_OF_BUDGET(FIELD(budgets)),
             OPTION_OF_HEADROOM(FIELD(headroom)),
@@ -143,23 +143,24 @@ const command_spec run_spec = {
             {.kind = OPTION_CHOICE,
              .name = "attribution",
              .value = "on|off",
-             .help = "whether PyTorch's history is followed, for what each peak is for and which "
-                     "lines hold it",
+             .help = "whether to record PyTorch's history, to find what each peak is for and "
+                     "which lines hold it",
              .usual = "on",
              .field = FIELD(attribution)},
             {.kind = OPTION_STRING,
              .name = "snapshots",
              .value = "DIR",
-             .help = "the folder in which PyTorch's history stays, as snapshots for `reveille "
+             .help = "folder in which to keep PyTorch's history, as snapshots for `reveille "
                      "snapshot`: DIR/PROCESS.N.pickle",
-             .usual = "it goes with the run",
+             .usual = "it is deleted after the run",
              .expected = "a folder",
              .field = FIELD(snapshots)},
             {.kind = OPTION_FLAG,
              .name = "advise",
              .help = "replay PyTorch's history with other settings of its allocator, and with "
-                     "gradient checkpointing of the lines that hold activations: what each saves",
-             .usual = "only where the command ran out of memory",
+                     "gradient checkpointing of lines that hold activations, to find what each "
+                     "saves",
+             .usual = "only if the command ran out of memory",
              .field = FIELD(advise)},
             {.kind = OPTION_FLAG,
              .name = "no-gpu-ok",
@@ -176,13 +177,14 @@ const command_spec run_spec = {
              .optional = true,
              .set = progress_set,
              .usual = "auto: on a terminal, after two seconds",
-             .help = "a line for each device, at the bottom of the terminal that stderr is; "
-                     "without a value: always, every ten seconds where stderr is no terminal"},
+             .help = "show a line for each device at the bottom of stderr's terminal; without a "
+                     "value: always, every ten seconds if stderr is not a terminal"},
             {.kind = OPTION_END},
         },
     .exits =
-        (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
-                             {"3", "COMMAND succeeded, and a stage is over its budget, or "
+        (const text_entry[]){{"N", "that of COMMAND; 128 plus the signal's number if a signal "
+                                   "ended it"},
+                             {"3", "COMMAND succeeded, but a stage is over its budget, or "
                                    "a request was refused and `--no-refusals` is given, or a rank "
                                    "waited for one that left or never came"},
                              {"2", "bad usage, the command cannot be run, or it succeeded "
@@ -195,22 +197,21 @@ const command_spec run_spec = {
             {"reveille run python train.py", "A program on one simulated H200."},
             {"reveille run --device h100-80g --gpus 8 -o run.rvt -- torchrun --nproc-per-node 8 "
              "train.py",
-             "Eight processes on eight GPUs; the trace is kept."},
+             "Run eight processes on eight GPUs, and keep the trace."},
             {"reveille run --rank 3 --world 64 python train.py",
              "One rank of a job of 64, on one GPU."},
             {"reveille run --budget run=60GiB -- ./engine", "A bound, for CI."},
             {NULL, NULL}},
     .environment =
         (const text_entry[]){
-            {"LD_AUDIT", "Libraries that are named there stay, before ours. Ours sees to it that "
-                         "the names of CUDA's libraries lead to simulated ones."},
+            {"LD_AUDIT", "Libraries that it names stay, before ours, which leads the names of "
+                         "CUDA's libraries to simulated ones."},
             {"GLIBC_TUNABLES", "Gets room for thread-local memory of preloaded libraries, unless "
-                               "`glibc.rtld.optional_static_tls` is there."},
-            {"PYTHONPATH", "Ours comes first: a sitecustomize.py, through which small tensors of "
-                           "PyTorch are computed for real. It runs the one that it hides."},
-            {"CUDA_VISIBLE_DEVICES", "Is taken away, since it names the GPUs that are here. The "
-                                     "command may set it for its processes: it then names "
-                                     "simulated GPUs."},
+                               "it has `glibc.rtld.optional_static_tls`."},
+            {"PYTHONPATH", "Our folder comes first: its sitecustomize.py computes small tensors "
+                           "of PyTorch for real. It also runs the sitecustomize.py that it hides."},
+            {"CUDA_VISIBLE_DEVICES", "Is removed, because it names the real GPUs. The command can "
+                                     "set it for its processes: it then names simulated GPUs."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-record(1), reveille-replay(1), reveille-devices(1); "
                 "docs/run.md in the sources",

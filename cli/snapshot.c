@@ -40,8 +40,8 @@ const command_spec snapshot_spec = {
     .usage = "[OPTION]... FILE.pickle[.gz]",
     .description =
         "Runs the allocations of a PyTorch memory snapshot through a model of the caching "
-        "allocator, and prints for every stage (annotations stage:NAME) its peaks and what lies "
-        "between reserved and requested memory.\n\n"
+        "allocator, and prints for every stage (annotations stage:NAME) its peaks and the parts of "
+        "the difference between reserved and requested memory.\n\n"
         "The keys of `--set` are expandable_segments, max_split_size_mb, "
         "max_non_split_rounding_mb, large_segment_size_mb, roundup_power2_divisions, "
         "garbage_collection_threshold and per_process_memory_fraction; capacity=SIZE is "
@@ -50,7 +50,7 @@ const command_spec snapshot_spec = {
         (const option_spec[]){
             {.kind = OPTION_FLAG,
              .name = "verify",
-             .help = "feed recorded segment addresses in, and report the first entry in which "
+             .help = "use the recorded segment addresses, and report the first entry in which "
                      "model and recording differ",
              .usual = "predict",
              .field = FIELD(options.flags),
@@ -66,8 +66,8 @@ const command_spec snapshot_spec = {
             {.kind = OPTION_SIZE,
              .name = "capacity",
              .value = "SIZE",
-             .help = "what the device has for the process, such as 80GiB",
-             .usual = "the `--device`; with other settings, what the recording shows",
+             .help = "memory that the device has for the process, such as 80GiB",
+             .usual = "that of `--device`; with other settings, the limit in the recording",
              .field = FIELD(options.capacity_bytes)},
             {.kind = OPTION_FLAG,
              .name = "empty-cache-at-stages",
@@ -76,7 +76,7 @@ const command_spec snapshot_spec = {
              .field = FIELD(options.flags),
              .bit = RVL_SNAPSHOT_EMPTY_CACHE},
             OPTION_OF_STAGES(FIELD(options.stage_prefix),
-                             "annotations that begin with this are stages, named by the rest",
+                             "annotations that start with this are stages, named by the rest",
                              "stage:"),
             {.kind = OPTION_STRING,
              .name = "stage-prefix",
@@ -88,17 +88,17 @@ const command_spec snapshot_spec = {
             {.kind = OPTION_STRING,
              .name = "recompute",
              .value = "FILE:LINE",
-             .help = "do the calls of this line again in the pass of backward, as gradient "
-                     "checkpointing does; the file is one of `reveille run --snapshots`",
+             .help = "recompute the calls of this line in the backward pass, as gradient "
+                     "checkpointing does; the snapshot must be one of `reveille run --snapshots`",
              .usual = "as recorded",
              .expected = "a line of the program, such as gpt.py:23",
              .field = FIELD(options.recompute)},
             {.kind = OPTION_CALL,
              .name = "device",
              .value = "N|DEVICE",
-             .help = "index of the device in the file; or what the run is to have: a profile "
+             .help = "index of the device in the file; or the device for the run: a profile "
                      "(`reveille devices` lists them) or a file that `reveille calibrate` wrote, "
-                     "less what the driver takes",
+                     "minus the memory that the driver takes",
              .usual = "the first with a trace; as recorded",
              .expected = "the index of a device, or a profile",
              .set = set_device,
@@ -110,8 +110,8 @@ const command_spec snapshot_spec = {
              .field = FIELD(tensors)},
             {.kind = OPTION_FLAG,
              .name = "all-frames",
-             .help = "name the innermost frame of each stack, whatever it is",
-             .usual = "the program's own, without those of C++, Python, PyTorch and packages",
+             .help = "name the innermost frame of each stack, also if it is not the program's",
+             .usual = "the program's own frame, not one of C++, Python, PyTorch or packages",
              .field = FIELD(options.flags),
              .bit = RVL_SNAPSHOT_ALL_FRAMES},
             OPTION_OF_JSON(FIELD(json)),
@@ -127,11 +127,11 @@ const command_spec snapshot_spec = {
     .examples =
         (const text_entry[]){
             {"reveille snapshot traces/snapshots/dev-default.pickle.gz",
-             "What every stage reserves, and why."},
+             "How much every stage reserves, and why."},
             {"reveille snapshot run.pickle.gz --set expandable_segments=True --capacity 80GiB",
-             "The same run with another setting, and with a bound."},
+             "The same run with another setting, and with a limit."},
             {"reveille snapshot run.pickle.gz --verify",
-             "Does the model of the allocator agree with what was recorded?"},
+             "Does the allocator's model agree with the recording?"},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-replay(1), reveille-report(1); docs/snapshot.md in the "
                 "sources",

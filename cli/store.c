@@ -27,22 +27,23 @@ typedef struct arguments {
 
 const command_spec store_spec = {
     .name = "store",
-    .summary = "keep one host backup of what processes hold alike",
+    .summary = "keep one host backup of content that processes share",
     .usage = "[--budget SIZE] PATH\n--status [--json[=FILE]] PATH",
     .description =
-        "Owns a store: host backups of all processes that name its PATH, in which equal content is "
-        "kept once. It makes a socket at PATH, prints a line when it can be reached, and serves "
-        "until it is interrupted. Processes of other users are refused. Programs use it with "
+        "Owns a store: the host backups of all processes that name its PATH. Equal content is kept "
+        "once. The store makes a socket at PATH, prints a line when it is ready, and serves until "
+        "it is interrupted. Processes of other users are refused. Programs use it with "
         "`REVEILLE_STORE=PATH` in their environment, or with `store_path` in the options of a "
         "context.\n\n"
-        "Content outlives the store: a process that is paused has its own mapped, and resumes "
-        "without it. A pause needs it. Start it again at the same PATH if it has ended.",
+        "Content outlives the store: a paused process has its content mapped, and can resume "
+        "without the store. A pause needs the store. If it has ended, start it again at the same "
+        "PATH.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_SIZE,
              .name = "budget",
              .value = "SIZE",
-             .help = "host memory that all processes may take together, such as 512GiB",
+             .help = "limit of host memory for all processes together, such as 512GiB",
              .usual = "`REVEILLE_HOST_BUDGET`; else no limit",
              .field = offsetof(arguments, budget_bytes)},
             {.kind = OPTION_FLAG,
@@ -62,7 +63,7 @@ const command_spec store_spec = {
             {"reveille store --budget 512GiB /run/user/1000/reveille.sock",
              "Keep the backups of this node's processes, in at most 512 GiB."},
             {"reveille store --status --json /run/user/1000/reveille.sock | jq .kept_bytes",
-             "How much host memory they take."},
+             "Print how much host memory they use."},
             {NULL, NULL}},
     .environment =
         (const text_entry[]){{BUDGET_VARIABLE, "The budget, if `--budget` is not given."},

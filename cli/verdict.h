@@ -36,7 +36,7 @@ bool verdict_has_refusals(const rvl_replay *replay);
 #define OPTION_OF_HEADROOM(offset)                                                                 \
     {                                                                                              \
         .kind = OPTION_CALL, .name = "headroom", .value = "PERCENT%|SIZE", .field = (offset),      \
-        .help = "what is to be left of each device: with less the verdict is `tight`",             \
+        .help = "memory that must stay free on each device: with less, the verdict is `tight`",    \
         .usual = "3%", .expected = "a part such as 3%, a size such as 2GiB, or 0",                 \
         .set = verdict_set_headroom,                                                               \
     }
@@ -44,9 +44,9 @@ bool verdict_has_refusals(const rvl_replay *replay);
 #define OPTION_OF_NO_REFUSALS(offset)                                                              \
     {                                                                                              \
         .kind = OPTION_FLAG, .name = "no-refusals", .field = (offset),                             \
-        .help = "exit with 3 if a request for memory was refused, also where the program "         \
+        .help = "exit with 3 if a request for memory was refused, even if the program "            \
                 "survived it",                                                                     \
-        .usual = "a refusal that the program survives is no failure",                              \
+        .usual = "a refusal that the program survives is not a failure",                           \
     }
 
 #endif

@@ -26,12 +26,12 @@ const command_spec weights_spec = {
     .summary = "make a checkpoint of zeros for a model's config",
     .usage = "[OPTION]... CONFIG DIR",
     .description =
-        "Makes a checkpoint as transformers' save_pretrained() does, with files of safetensors and "
-        "their index, for a model that is not there: all weights are zeros, and holes in the "
-        "files, "
-        "which take no disk. Programs under `reveille run` load it as any other.\n\n"
-        "transformers makes the model, without memory for it, so names and shapes are its own. It "
-        "is the one that `python3` finds.",
+        "Makes a checkpoint of a model from its config, as transformers' save_pretrained() does, "
+        "with safetensors files and their index. All weights are zeros, stored as holes in the "
+        "files, which use no disk space. Programs under `reveille run` load it like any other "
+        "checkpoint.\n\n"
+        "The transformers package that `python3` finds makes the model, without memory for it, so "
+        "names and shapes are its own.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_STRING,
@@ -43,7 +43,7 @@ const command_spec weights_spec = {
             {.kind = OPTION_STRING,
              .name = "shard",
              .value = "SIZE",
-             .help = "size of the largest file, as transformers takes it",
+             .help = "maximum size of a file, in transformers' notation",
              .usual = "5GB",
              .field = FIELD(shard)},
             {.kind = OPTION_STRING,

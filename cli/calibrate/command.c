@@ -43,27 +43,27 @@ const command_spec calibrate_spec = {
     .summary = "measure a card, and write its device profile",
     .usage = "[OPTION]...",
     .description =
-        "Measures a real card in under a minute: how much memory programs get, what the driver "
-        "takes of it, what each call costs by size, how fast the link, host memory, digests and "
-        "the disk are. A profile is made of the medians. Then a trace is replayed on the card and "
-        "on the profile, and a table says how well they agree.\n\n"
-        "The profile's file can be named wherever a device is: `--device card.json`.\n\n"
-        "Nothing else may use the card meanwhile. Programs that do are named; what they disturbed "
-        "is measured again, and refused after a few tries.",
+        "Measures a real card in under a minute: how much memory programs get, how much the driver "
+        "takes, the cost of each call by size, and the speed of the link, host memory, digests and "
+        "the disk. Makes a profile from the medians. Then replays a trace on the card and on the "
+        "profile, and prints a table that shows how well they agree.\n\n"
+        "You can name the profile's file wherever you name a device: `--device card.json`.\n\n"
+        "No other program may use the card in the meantime. Programs that do are named. A "
+        "disturbed measurement is repeated, and after a few tries the command fails.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FILE,
              .letter = 'o',
              .name = "output",
              .value = "FILE",
-             .help = "the profile; without it only the table is printed",
+             .help = "write the profile; without it, only the table is printed",
              .usual = "none",
              .files = "json",
              .field = FIELD(output)},
             {.kind = OPTION_FILE,
              .name = "fit",
              .value = "FILE",
-             .help = "measure nothing: fit the costs again by what this profile has measured",
+             .help = "do not measure: fit the costs again from the measurements in this profile",
              .usual = "measure a card",
              .files = "json",
              .field = FIELD(fit)},
@@ -77,8 +77,8 @@ const command_spec calibrate_spec = {
             {.kind = OPTION_FILE,
              .name = "disk",
              .value = "FOLDER",
-             .help =
-                 "where backups on disk are measured, with a file of 1 GiB; a tmpfs is left out",
+             .help = "folder in which to measure backups on disk, with a file of 1 GiB; a tmpfs is "
+                     "skipped",
              .usual = "/tmp",
              .expected = "a folder",
              .field = FIELD(disk)},
@@ -90,7 +90,7 @@ const command_spec calibrate_spec = {
             {.kind = OPTION_NUMBER,
              .name = "tries",
              .value = "N",
-             .help = "how often a part is measured that other programs disturb",
+             .help = "how often to measure a part that other programs disturb",
              .usual = "3",
              .least = 1,
              .most = 100,
@@ -105,8 +105,8 @@ const command_spec calibrate_spec = {
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"0", "measured"},
-                                  {"2", "bad usage, no CUDA, a FILE that cannot be made, or other "
-                                        "programs use the card"},
+                                  {"2", "bad usage, no CUDA, a FILE that cannot be written, or "
+                                        "other programs use the card"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -114,9 +114,9 @@ const command_spec calibrate_spec = {
             {"reveille calibrate -o card.json", "Measure card 0 and keep its profile."},
             {"reveille replay run.rvt --device card.json", "Predict with it."},
             {"reveille calibrate --gpu 3 --disk /scratch -o card.json",
-             "Another card, and another disk."},
+             "Measure another card, and another disk."},
             {"reveille calibrate --fit card.json -o card.json",
-             "After an update: what the new version makes of the same measurements."},
+             "After an update: fit the same measurements with the new version."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-devices(1), reveille-replay(1); docs/calibrate.md in the "
                 "sources",

@@ -24,33 +24,31 @@ const command_spec check_spec = {
     .summary = "hold stages against budgets and a baseline, in CI",
     .usage = "[OPTION]... FILE.toml|FILE.json",
     .description =
-        "Replays the traces and models' steps that the file lists on the devices that it lists, "
+        "Replays the traces and model steps that the file lists on the devices that it lists, "
         "runs its commands on simulated GPUs, and compares the peak of every stage with the "
-        "device, the file's budgets, and the "
-        "baseline that is checked in beside it. docs/check.md in the sources has the file's "
-        "schema.\n\n"
-        "Ctrl-C ends it after the running check, and a running command at once. It shows the "
-        "checks that are done, and writes "
-        "neither the baseline nor the JUnit file.",
+        "device's capacity, the file's budgets, and a baseline under version control. "
+        "docs/check.md in the sources has the file's schema.\n\n"
+        "Ctrl-C ends it after the running check, and a running command at once. It then shows the "
+        "finished checks, and writes neither the baseline nor the JUnit file.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FLAG,
              .name = "update-baseline",
-             .help = "write the peaks as they are to the baseline",
+             .help = "write the current peaks to the baseline",
              .usual = "compare",
              .field = FIELD(update)},
             {.kind = OPTION_FILE,
              .name = "junit",
              .value = "FILE",
-             .help = "write the results as JUnit, too",
+             .help = "also write the results as JUnit",
              .usual = "none",
              .files = "xml",
              .field = FIELD(junit)},
             OPTION_OF_MARKDOWN(FIELD(markdown)),
             {.kind = OPTION_FLAG,
              .name = "github",
-             .help = "print annotations for GitHub, too",
-             .usual = "where GITHUB_ACTIONS is true",
+             .help = "also print annotations for GitHub",
+             .usual = "if GITHUB_ACTIONS is true",
              .field = FIELD(github)},
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,
@@ -58,23 +56,23 @@ const command_spec check_spec = {
         },
     .exits =
         (const text_entry[]){
-            {"0", "all is well"},
+            {"0", "all checks pass"},
             {"3",
-             "a stage does not fit, is over budget, above its baseline or not in it, or gone; a "
-             "command ran out of memory; or a request was refused where `no_refusals` is true"},
-            {"2", "bad usage, a FILE that cannot be made, a bad file, trace, config or setting, or "
-                  "a command that fails for another reason than memory (the other checks are run "
-                  "and shown)"},
+             "a stage does not fit, is over budget, above its baseline or not in it, or missing; a "
+             "command ran out of memory; or a request was refused and `no_refusals` is true"},
+            {"2", "bad usage, a FILE that cannot be written, a bad file, trace, config or setting, "
+                  "or a command that fails for another reason than memory (the other checks still "
+                  "run)"},
             {"1", "an internal failure"},
             {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille check memory.toml", "Hold all checks of a file against their bounds."},
-            {"reveille check memory.toml --update-baseline", "Agree to the peaks as they are."},
-            {"reveille check memory.toml --junit results.xml", "In CI, with a file for it."},
+            {"reveille check memory.toml", "Run all checks of a file."},
+            {"reveille check memory.toml --update-baseline", "Accept the current peaks."},
+            {"reveille check memory.toml --junit results.xml", "In CI, with a JUnit file."},
             {NULL, NULL}},
     .environment =
-        (const text_entry[]){{"GITHUB_ACTIONS", "Where it is true, annotations are printed."},
+        (const text_entry[]){{"GITHUB_ACTIONS", "If it is true, annotations are printed."},
                              {NULL, NULL}},
     .see_also = "reveille(1), reveille-replay(1), reveille-model(1), reveille-run(1); "
                 "docs/check.md in the sources",

@@ -26,11 +26,11 @@ const command_spec compare_spec = {
     .summary = "show what changed between two runs",
     .usage = "[OPTION]... A B",
     .description =
-        "Compares the memory peaks of two runs, from A to B: by stage, by what holds the peak, and "
-        "by line of the program where both runs have lines.\n\n"
+        "Compares the memory peaks of two runs, from A to B: by stage, by holder of the peak, and "
+        "by line of the program if both runs have lines.\n\n"
         "A run is a trace (.rvt, .rvt.zst), a PyTorch memory snapshot (.pickle, .pickle.gz), or "
         "the result that `run`, `replay` or `snapshot` wrote with `--json=FILE`. Of several stages "
-        "with one name the largest counts.",
+        "with one name, the largest counts.",
     .options =
         (const option_spec[]){
             OPTION_OF_DEVICE(FIELD(device), "the trace's own"),
@@ -38,7 +38,7 @@ const command_spec compare_spec = {
              .name = "fail-over",
              .value = "PERCENT",
              .help = "exit with 3 if the peak of a stage, or of a device, grew by more",
-             .usual = "growth is no failure",
+             .usual = "growth is not a failure",
              .expected = "a number such as 2, from 0 on",
              .set = set_over},
             OPTION_OF_JSON(FIELD(json)),

@@ -19,35 +19,34 @@ const command_spec fit_spec = {
     .summary = "find the largest number with which a program fits",
     .usage = "--find NAME=FIRST..LAST [OPTION]... COMMAND [ARGUMENT]...",
     .description =
-        "Runs COMMAND on simulated GPUs, as `reveille run` does, with numbers in the place of "
-        "`{NAME}`, and prints the largest with which it fits: no request is refused, and the "
-        "headroom is left. The number is doubled from FIRST on until one does not fit, and what "
-        "lies between is divided. Several run at once.\n\n"
-        "Sizes round, so a larger number may fit again. A few above the edge are tried, too, and "
-        "one that fits is named. A command that fails, and not of memory, ends the search.",
+        "Runs COMMAND on simulated GPUs, as `reveille run` does, with numbers in place of "
+        "`{NAME}`, and prints the largest number with which it fits: no request is refused, and "
+        "the headroom stays free. The number is doubled from FIRST on until one does not fit, and "
+        "the interval between is divided. Several numbers run at once.\n\n"
+        "Sizes are rounded, so a larger number may fit again. The search also tries a few numbers "
+        "above the edge, and names one that fits. A command that fails for another reason than "
+        "memory ends the search.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_STRING,
              .name = "find",
              .value = "NAME=FIRST..LAST",
-             .help =
-                 "what is looked for, and between which numbers; the command has `{NAME}` in its "
-                 "place",
-             .usual = "needed",
+             .help = "the name and the range of the number; the command has `{NAME}` in its place",
+             .usual = "required",
              .expected = "a name and two whole numbers, such as batch=1..512",
              .field = FIELD(find)},
             {.kind = OPTION_STRING,
              .name = "device",
              .value = "DEVICE,...",
              .help = "a profile (`reveille devices` lists them), a file that `reveille calibrate` "
-                     "wrote, or a size; of several each has an answer of its own",
+                     "wrote, or a size; several devices are searched separately",
              .usual = SIMULATE_DEVICE_USUAL,
              .field = FIELD(devices)},
             OPTION_OF_GPUS(FIELD(gpus)),
             {.kind = OPTION_NUMBER,
              .name = "jobs",
              .value = "N",
-             .help = "how many run at once; each takes host memory of its own",
+             .help = "number of runs at once; each needs its own host memory",
              .usual = "the number of cores",
              .expected = "a number from 1 to 64",
              .least = 1,
@@ -66,30 +65,30 @@ const command_spec fit_spec = {
             {.kind = OPTION_STRING,
              .name = "host-memory",
              .value = "SIZE",
-             .help = "as of `reveille run`",
-             .usual = "no bound",
+             .help = "as for `reveille run`",
+             .usual = "no limit",
              .field = FIELD(host_memory)},
             {.kind = OPTION_STRING,
              .name = "keep-contents",
              .value = "SIZE",
-             .help = "as of `reveille run`",
+             .help = "as for `reveille run`",
              .usual = "1MiB",
              .field = FIELD(keep_contents)},
             {.kind = OPTION_FILE,
              .name = "response-lengths",
              .value = "RULE",
-             .help = "as of `reveille run`",
+             .help = "as for `reveille run`",
              .usual = "max: no sequence ends before its limit",
              .field = FIELD(response_lengths)},
             {.kind = OPTION_STRING,
              .name = "response-seed",
              .value = "N",
-             .help = "as of `reveille run`",
+             .help = "as for `reveille run`",
              .usual = "0",
              .field = FIELD(response_seed)},
             OPTION_OF_STAGES(FIELD(stages),
-                             "as of `reveille run`: the answer then names the stage that binds",
-                             "all is one stage, \"run\""),
+                             "as for `reveille run`: the result then names the stage that binds",
+                             "one stage, \"run\""),
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,
@@ -97,7 +96,8 @@ const command_spec fit_spec = {
         },
     .exits = (const text_entry[]){{"0", "a number fits, on every device"},
                                   {"3", "none fits, on some device"},
-                                  {"2", "bad usage, or the command failed and not of memory"},
+                                  {"2", "bad usage, or the command failed for another reason "
+                                        "than memory"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -106,7 +106,7 @@ const command_spec fit_spec = {
              "The largest batch on an H200."},
             {"reveille fit --find n=1..64 --device a100-40g,h100-80g --gpus 2 -- torchrun "
              "--nproc-per-node 2 train.py --sequences={n}",
-             "On two kinds of GPU, two of each."},
+             "The largest number on two kinds of GPU, two of each."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-run(1), reveille-plan(1); docs/fit.md in the sources",
     .command_follows = true,

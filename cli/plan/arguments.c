@@ -146,25 +146,25 @@ const command_spec plan_spec = {
              "[OPTION]... --model CONFIG.json... --sweep [--max TAG]",
     .description =
         "Finds the largest size of a tag at which every stage fits and leaves the headroom, to the "
-        "granule, and the stage that binds; or works out all combinations of settings, and names "
-        "the cheapest that fits and leaves it: "
-        "fewest GPUs, then the smallest of them. docs/plan.md in the sources has the rules.\n\n"
-        "A list is values with commas between them; `--mem-fraction` takes FROM:TO:STEP, too, such "
-        "as 0.6:0.9:0.05. `--device` and `--wake` apply to traces, too. A setting that cannot "
+        "granule, and the stage that binds. Or evaluates all combinations of settings, and names "
+        "the cheapest one that fits and leaves the headroom: the fewest GPUs, then the smallest "
+        "of them. docs/plan.md in the sources has the rules.\n\n"
+        "A list has values with commas between them. `--mem-fraction` also takes FROM:TO:STEP, "
+        "such as 0.6:0.9:0.05. `--device` and `--wake` also apply to traces. A setting that cannot "
         "change any case is refused.\n\n"
-        "Ctrl-C ends a sweep after the cases that are being worked out, and prints those that are "
-        "done; a second one ends it at once.",
+        "Ctrl-C ends a sweep after the running cases, and prints those that are finished. A second "
+        "Ctrl-C ends it at once.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_STRING,
              .name = "max",
              .value = "TAG",
-             .help = "the tag, or PROCESS/TAG, to find the largest size of",
+             .help = "find the largest size of this tag, or of PROCESS/TAG",
              .usual = "none",
              .field = FIELD(tag)},
             {.kind = OPTION_FLAG,
              .name = "sweep",
-             .help = "all combinations of the lists of values below",
+             .help = "evaluate all combinations of the lists of values below",
              .usual = "one value of each",
              .field = FIELD(sweep)},
             OPTION_OF_HEADROOM(FIELD(headroom)),
@@ -200,7 +200,7 @@ const command_spec plan_spec = {
             OPTION_OF_SNAPSHOT_DEVICE(FIELD(snapshot_device)),
             {.kind = OPTION_FLAG,
              .name = "per-rank",
-             .help = "each trace is one rank of a job: finds the largest size that all ranks can "
+             .help = "each trace is one rank of a job: find the largest size that all ranks can "
                      "have, and the rank that binds",
              .usual = "merged",
              .field = FIELD(per_rank)},
@@ -209,7 +209,7 @@ const command_spec plan_spec = {
             {.kind = OPTION_NUMBER,
              .name = "threads",
              .value = "N",
-             .help = "how many threads work on a sweep, or on ranks",
+             .help = "number of threads for a sweep, or for ranks",
              .usual = "one for each core",
              .least = 1,
              .most = 1024,
@@ -226,22 +226,21 @@ const command_spec plan_spec = {
     .exits =
         (const text_entry[]){
             {"0", "something fits, and leaves the headroom"},
-            {"3", "nothing does, or nothing leaves the headroom; the nearest is shown"},
-            {"2", "bad usage or bad input, a trace without a stage, no case "
-                  "that can be made"},
+            {"3", "nothing fits, or nothing leaves the headroom; the nearest is shown"},
+            {"2", "bad usage or bad input, a trace without a stage, or no valid case"},
             {"1", "an internal failure"},
-            {"130", "interrupted; what was done is shown"},
+            {"130", "interrupted; the finished cases are shown"},
             {NULL, NULL}},
     .examples =
         (const text_entry[]){
             {"reveille plan traces/qwen2.5-32b-tp2-h200.rvt --max kv_cache",
              "The largest KV cache of a recorded step."},
             {"reveille plan --model config.json --train fsdp:8 --max kv_cache",
-             "The same of a model's step, with its memory fraction."},
+             "The largest KV cache of a model's step, with its memory fraction."},
             {"reveille plan --model config.json --device h200,h100-80g --tp 1,2,4,8 --sweep",
              "The fewest and smallest GPUs."},
             {"reveille plan --per-rank rank*.rvt --max kv_cache",
-             "What all ranks of a job allow, and which binds."},
+             "The largest KV cache that all ranks of a job allow, and the rank that binds."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-model(1), reveille-devices(1); docs/plan.md in the sources",
     .operands = OPTION_TRACE_FILES,

@@ -36,23 +36,23 @@ const command_spec record_spec = {
     .summary = "run a command and record its memory as a trace",
     .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
     .description =
-        "Runs COMMAND and records what it does with device memory, as a trace that you can replay. "
-        "The command is not changed: a library is loaded into it. At the end stderr says what was "
-        "written.",
+        "Runs COMMAND and records its use of device memory, as a trace that you can replay. The "
+        "command is not changed: a library is loaded into it. At the end, stderr names the files "
+        "that were written.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FILE,
              .letter = 'o',
              .name = "output",
              .value = "FILE",
-             .help = "the trace; of several processes, each has its own, with its number before "
+             .help = "the trace; each of several processes writes its own, with its number before "
                      "the extension",
              .usual = OUTPUT_USUAL,
              .files = "rvt",
              .field = FIELD(output)},
             OPTION_OF_STAGES(
                 FIELD(nvtx),
-                "NVTX ranges with a name that begins with this are stages, named by the rest",
+                "NVTX ranges with a name that starts with this are stages, named by the rest",
                 "none"),
             OPTION_OF_STAGES_NVTX(FIELD(nvtx)),
             {.kind = OPTION_CALL,
@@ -66,12 +66,13 @@ const command_spec record_spec = {
              .name = "name",
              .value = "NAME",
              .help = "what the trace calls the processes",
-             .usual = "the program's",
+             .usual = "the program's name",
              .expected = "a name of 1 to 255 bytes",
              .set = set_name},
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
+    .exits = (const text_entry[]){{"N", "that of COMMAND; 128 plus the signal's number if a "
+                                        "signal ended it"},
                                   {"2", "bad usage, or the command cannot be recorded"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
@@ -84,10 +85,10 @@ const command_spec record_spec = {
             {NULL, NULL}},
     .environment =
         (const text_entry[]){{"RVL_PRELOAD", "Another libreveille-preload.so to load."},
-                             {"LD_PRELOAD", "Libraries that are named there stay, before ours."},
+                             {"LD_PRELOAD", "Libraries that it names stay, before ours."},
                              {NULL, NULL}},
-    .files =
-        (const text_entry[]){{OUTPUT_USUAL, "The trace, where `-o` names no other."}, {NULL, NULL}},
+    .files = (const text_entry[]){{OUTPUT_USUAL, "The trace, if `-o` does not name another file."},
+                                  {NULL, NULL}},
     .see_also = "reveille(1), reveille-replay(1), reveille-report(1); docs/record.md in the "
                 "sources",
     .command_follows = true,

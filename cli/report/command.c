@@ -41,16 +41,16 @@ static int add_against(const command_spec *command, const option_spec *option, c
 
 const command_spec report_spec = {
     .name = "report",
-    .summary = "show memory over time: a page, a picture, a chart here",
+    .summary = "show memory over time: as a page, a picture or a chart",
     .usage = "[OPTION]... TRACE|SNAPSHOT...\n"
              "[OPTION]... TRACE|SNAPSHOT... --against TRACE|SNAPSHOT",
     .description =
         "Replays traces, merged on one clock, on a simulated device, and shows its memory over "
-        "time by process and tag. Without `-o`, `--svg` and `--chrome`: a chart in the terminal. A "
-        "PyTorch snapshot (.pickle, .pickle.gz) is run with its recorded settings, and shows what "
-        "tensors have, and what its allocator holds beyond that (docs/report.md in the "
-        "sources).\n\n"
-        "FILE may be - for the standard output.",
+        "time by process and tag. Without `-o`, `--svg` and `--chrome`, draws a chart in the "
+        "terminal. A PyTorch snapshot (.pickle, .pickle.gz) is run with its recorded settings, and "
+        "shows the memory of tensors, and the memory that its allocator holds beyond that "
+        "(docs/report.md in the sources).\n\n"
+        "FILE can be - for the standard output.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FILE,
@@ -86,14 +86,14 @@ const command_spec report_spec = {
             {.kind = OPTION_WORD,
              .name = "against-wake",
              .value = "staged|together",
-             .help = "how the second run wakes; without `--against` it is of the same traces",
+             .help = "how the second run wakes; without `--against` it has the same traces",
              .usual = "as `--wake`",
              .field = FIELD(against_wake)},
             {.kind = OPTION_WORD,
              .name = "axis",
              .value = "time|event",
-             .help = "what lies along the charts: time, or every stage and every event with the "
-                     "same width; a page has both",
+             .help = "the horizontal axis: time, or every stage and every event with the same "
+                     "width; a page has both",
              .usual = "time; event for a trace of `reveille run`",
              .field = FIELD(axis)},
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
@@ -113,9 +113,8 @@ const command_spec report_spec = {
             {.kind = OPTION_NUMBER,
              .name = "points",
              .value = "N",
-             .help =
-                 "most points for each device, 16 to 1000000: a trace with more changes keeps all "
-                 "its peaks",
+             .help = "maximum of points for each device, 16 to 1000000: a trace with more changes "
+                     "keeps all its peaks",
              .usual = "4000",
              .expected = "a number from 16 to 1000000",
              .least = RVL_TIMELINE_POINTS_MIN,
@@ -128,8 +127,8 @@ const command_spec report_spec = {
         },
     .exits =
         (const text_entry[]){{"0", "written"},
-                             {"2", "bad usage, a bad trace, a FILE that cannot be made, or built "
-                                   "without the page"},
+                             {"2", "bad usage, a bad trace, a FILE that cannot be written, or a "
+                                   "build without the page"},
                              {"1", "an internal failure"},
                              {NULL, NULL}},
     .examples =
@@ -137,7 +136,7 @@ const command_spec report_spec = {
             {"reveille report traces/qwen2.5-32b-tp2-h200.rvt", "A chart in the terminal."},
             {"reveille report run.rvt -o run.html --svg run.svg", "A page and a picture."},
             {"reveille report run.rvt --against-wake together -o wake.html",
-             "The same run, as it is and woken as a whole."},
+             "Compare the run with one that wakes as a whole."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-replay(1), reveille-snapshot(1); docs/report.md in the "
                 "sources",
