@@ -131,8 +131,7 @@ static int ask(const command_spec *command, rvl_control_verb verb, int argc, cha
     if (!options_parse(command, argc, argv, &parsed, &line))
         return line.status;
     if (line.first != argc - 1 || !read_process(argv[line.first], &process))
-        return options_refuse(command, "%s: one PID is needed, a number of a process",
-                              command->name);
+        return options_refuse(command, "%s: name one process by its PID", command->name);
     const rvl_control_request request = {.struct_size = sizeof request,
                                          .verb = verb,
                                          .flags = parsed.flags,

@@ -26,8 +26,8 @@ void unknown_tell(const rvli_unknown_reads *reads, const char *who)
     if (reads->count == 0)
         return;
     complain(0,
-             "%sthe program read %s what only a kernel would have written: it got zeroes, and "
-             "where it decides by them it may take another way than on a card",
+             "%sthe program read %s what only a kernel would have written: it read zeros, and may "
+             "behave differently on a card",
              who, format_times(reads->count, times));
     tell_places(reads);
 }
@@ -39,7 +39,7 @@ void assumed_tell(const rvli_unknown_reads *assumed, const char *who)
         return;
     complain(0,
              "%sa kernel would have chosen %s by numbers that are not known (a token, an order, "
-             "whether they are finite): it got plausible answers, the same in every run",
+             "whether they are finite): it got plausible results, the same in every run",
              who, format_times(assumed->count, times));
     tell_places(assumed);
 }

@@ -148,7 +148,7 @@ int check_simulate(const check_item *item, const char *device, const char *trace
     simulation_end end = {0};
     FILE *output = tmpfile();
     if (output == NULL)
-        return complain(EXIT_INTERNAL, "no file for what the command prints: %s", strerror(errno));
+        return complain(EXIT_INTERNAL, "no file for the command's output: %s", strerror(errno));
     complain_into(why->text, sizeof why->text);
     int code = run_command(item, device, trace, fileno(output), &end);
     if (code == 0)

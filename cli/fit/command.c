@@ -172,8 +172,9 @@ static int check(fit_arguments *parsed)
     for (char **word = parsed->words; *word != NULL; word++)
         has_hole = has_hole || strstr(*word, parsed->hole) != NULL;
     if (!has_hole)
-        return options_refuse(
-            &fit_spec, "the command has no %s, so that every number is the same run", parsed->hole);
+        return options_refuse(&fit_spec,
+                              "the command has no %s, so every number would give the same run",
+                              parsed->hole);
     return read_devices(parsed);
 }
 

@@ -351,8 +351,9 @@ static int check_form(const plan_arguments *arguments, const option_line *line, 
         return options_refuse(&plan_spec,
                               "--per-rank: only for traces, with --max and without --sweep");
     if (options_given(&plan_spec, line, "threads") && !arguments->sweep && !arguments->per_rank)
-        return options_refuse(&plan_spec, "--threads: only with --sweep or --per-rank: one size is "
-                                          "sought by one thread");
+        return options_refuse(&plan_spec,
+                              "--threads: only with --sweep or --per-rank: the search for "
+                              "one size uses one thread");
     return cases > PLAN_CASES_MAX
                ? options_refuse(&plan_spec, "--sweep: more than 10 million cases")
                : 0;
