@@ -25,7 +25,8 @@ typedef enum peaks_shared {
     PEAKS_OF_NONE,
     PEAKS_OF_PROCESSES, /* those on devices where processes mark their own stages, or stages
                            overlap: a name occurs very often there, and does not identify a stage */
-    PEAKS_OF_RANKS,     /* as PEAKS_OF_PROCESSES, with a row for each rank */
+    PEAKS_OF_RANKS, /* as PEAKS_OF_PROCESSES, with a row for each rank, so that names stay the same
+                       when the order of processes changes */
     PEAKS_OF_ALL,
 } peaks_shared;
 

@@ -131,8 +131,7 @@ static bool set_environment(const simulation *what, const char *library, const c
            set_responses(what) && lead(what, library, folder) && leave_room_for_threads() &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
-           setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) ==
-               0 && /* Reveille's own reads of NVML; not nvidia-smi */
+           setenv("RVL_NVML_LIBRARY", "libnvidia-ml.so.1", 1) == 0 && /* replaces nvidia-smi */
            (what->history != NULL ? setenv("REVEILLE_HISTORY", what->history, 1)
                                   : unsetenv("REVEILLE_HISTORY")) == 0 &&
            unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* it names the real GPUs of this machine */
