@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leads the loader to the simulated libraries, by LD_AUDIT: if this library's own folder has a file
- * of the name that is looked for, that one is taken. It does not matter how it is looked for: by
- * name, by a path, through RPATH, or in a program after a launcher that has replaced LD_PRELOAD.
- * Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
- * libcudart-faf08d9a.so.13: those are led to libcudart.so.13.
+ * Leads the loader to the simulated libraries, through LD_AUDIT. If this library's own folder
+ * contains a file with the requested name, the loader takes that file. The way of the search
+ * does not matter: by name, by path, through RPATH, or in a program whose launcher has replaced
+ * LD_PRELOAD. Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
+ * libcudart-faf08d9a.so.13. Both lead to libcudart.so.13.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -15,12 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DIGEST_DIGITS 8 /* of hexadecimal, by auditwheel */
+#define DIGEST_DIGITS 8 /* hexadecimal, written by auditwheel */
 
-static char path[PATH_MAX]; /* the loader copies it before it asks again */
+static char path[PATH_MAX]; /* the loader copies it before the next request */
 static size_t folder_length;
 
-/* It replaces malloc() of the program's C library, and free() of the one that this library has. */
+/* Valgrind replaces malloc() of the program's C library, but free() of this library's C library. */
 static void refuse_valgrind(void)
 {
     static const char words[] =
@@ -48,14 +48,14 @@ unsigned la_version(unsigned version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* isxdigit() reads a table that this library's C library, another than the program's, has not set
- * up for threads of the program. */
+/* Replaces isxdigit(), which reads a table. This library has a C library separate from the
+ * program's, and that has not set up the table for the program's threads. */
 static bool is_digit(char character)
 {
     return character != '\0' && strchr("0123456789abcdefABCDEF", character) != NULL;
 }
 
-/* Writes the name without a wheel's digest; false: it has none, or there is no room. */
+/* Writes the name without a wheel's digest. false: it has no digest, or there is no room. */
 static bool plain_name(const char *file, char *to, size_t room)
 {
     const char *end = strstr(file, ".so");
@@ -70,9 +70,10 @@ static bool plain_name(const char *file, char *to, size_t room)
 }
 
 /*
- * Asked about a name as somebody wrote it (LA_SER_ORIG), then about each place where it may lie. A
- * name with a digest waits for the places: the loader calls a library by what it was asked for, and
- * a program that needs versions of symbols from that name must find one of that name.
+ * The loader asks first about the name as given (LA_SER_ORIG), then about each candidate path. A
+ * name with a digest is replaced only at the candidate paths: the loader records a library under
+ * the name in the request, and a program that needs versioned symbols from that name must find a
+ * library of that name.
  */
 char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
 {
@@ -81,7 +82,7 @@ char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
     const char *file = slash != NULL ? slash + 1 : name;
     char *own = path + folder_length;
     size_t room = sizeof path - folder_length;
-    /* Once found, the loader comes with our own path; only the libraries are ever asked for. */
+    /* After a match, the loader asks about our own path. Only libraries are ever asked for. */
     if (folder_length == 0 || strncmp(file, "lib", 3) != 0 || strlen(file) >= room)
         return (char *)(uintptr_t)name;
     bool digest = plain_name(file, own, room);

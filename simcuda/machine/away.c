@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes that are off their devices (simcuda/driver/checkpoint.c). Their allocations are paused
- * in the machine's context, without content, since nobody's content is there; what the driver and
- * NCCL hold for them goes and comes back.
+ * Processes that are off their devices (simcuda/driver/checkpoint.c). Their allocations are
+ * paused in the machine's context, without content, since the machine keeps no content. The
+ * memory that the driver and NCCL hold for them is released and reclaimed.
  *
- * A communicator of several ranks has memory of the others open, unless it is suspended. So a
- * process that leaves with one never comes back, as two H100s had it (bench/gpu/driver/
- * checkpoint_ranks.py, bench/results/2026-11-26-h100-x2).
+ * A communicator of several ranks holds open memory of the other ranks, unless it is suspended.
+ * A process that leaves with such a communicator never comes back, as measured on two H100s
+ * (bench/gpu/driver/checkpoint_ranks.py, bench/results/2026-11-26-h100-x2).
  */
 #include "reveille/record.h"
 #include "reveille/transition.h"
 #include "simcuda/machine/internal.h"
 
-/* Of all connections of a process. */
+/* Sets the shares of all connections of a process. */
 static rvl_status set_shares(rvli_machine *machine, const rvli_tenant *tenant, bool there)
 {
     rvl_status status = RVL_OK;
@@ -65,7 +65,7 @@ static rvl_status come_back(rvli_machine *machine, rvli_tenant *tenant)
     return status;
 }
 
-/* The verb frames the lines about its memory: ahead of them, or behind. */
+/* The mark encloses the lines about the memory: it comes before a pause's and after a resume's. */
 static void mark(rvli_machine *machine, const rvli_tenant *tenant, rvl_event_kind kind)
 {
     const rvl_mark asleep = {

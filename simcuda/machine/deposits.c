@@ -10,22 +10,22 @@
 
 /* How one rank takes part. */
 typedef struct part {
-    const rvli_client *client; /* NULL: it has neither brought anything nor come */
+    const rvli_client *client; /* NULL: the rank has neither brought data nor come */
     uint64_t place;
-    uint64_t bytes; /* 0: what it has is unknown, or it has nothing */
+    uint64_t bytes; /* 0: unknown content, or none */
     bool came;
-    bool waits; /* for the others */
-    bool done;  /* it takes nothing any more */
+    bool waits; /* for the other ranks */
+    bool done;  /* it takes no more data */
 } part;
 
 struct rvli_deposit {
     rvli_deposit *next;
     uint64_t sequence;
-    uint32_t from, to; /* RVLI_WIRE_ALL: of all ranks */
-    uint32_t count;    /* a part for each rank; else the sender's and the receiver's */
+    uint32_t from, to; /* RVLI_WIRE_ALL: all ranks */
+    uint32_t count;    /* parts: one for each rank, or two for sender and receiver */
     uint32_t open;     /* parts that are not done */
-    uint32_t first;    /* the rank that came first, with its call */
-    char *call;        /* NULL: nobody has said one */
+    uint32_t first;    /* the first rank whose call is known */
+    char *call;        /* NULL: no rank has given its call */
     part parts[];
 };
 
@@ -34,7 +34,7 @@ struct rvli_unended {
     rvli_unended *next;
     uint64_t sequence;
     uint32_t from, to;
-    uint32_t gone; /* that rank */
+    uint32_t gone; /* the rank that left */
 };
 
 /* ---- Finding ---- */
@@ -57,8 +57,8 @@ static rvli_deposit *find(const rvli_deposits *all, const rvli_wire_request *req
     return each;
 }
 
-/* The part that a request is about: a rank's, where it sends to itself the part that it asks for.
- */
+/* The part that a request is about. For a rank that sends to itself, gets selects the
+ * receiver's. */
 static part *part_of(rvli_deposit *of, uint32_t rank, bool gets)
 {
     if (of->from == RVLI_WIRE_ALL)
@@ -89,7 +89,7 @@ static void drop(rvli_machine *machine, rvli_deposits *all, rvli_deposit *gone)
     free(gone);
 }
 
-/* One more than a rank that will never come; 0: there is none. */
+/* Returns 1 + a rank that will never come. 0: there is none. */
 static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
 {
     rvli_client *holder;
@@ -100,7 +100,8 @@ static uint64_t find_gone(const rvli_meeting *meeting, const rvli_deposit *of)
     return 0;
 }
 
-/* A rank that waits for the others; `count`: none does, beside a process that ends. */
+/* Returns the index of a rank that waits for others, except ranks of the process that ends.
+ * `count`: there is none. */
 static uint32_t find_waiting(const rvli_deposit *of, const rvli_client *ended)
 {
     uint32_t i = 0;
@@ -110,8 +111,8 @@ static uint32_t find_waiting(const rvli_deposit *of, const rvli_client *ended)
     return i;
 }
 
-/* Where a rank waits for one that has left, the machine keeps the first such sentence. Of a pair
- * only who receives waits. */
+/* If a rank waits for one that has left, the machine keeps the first message about it. In a
+ * pair, only the receiver waits. */
 static void note_gone(rvli_machine *machine, const rvli_meeting *meeting, const rvli_deposit *of,
                       const rvli_client *ended)
 {
@@ -127,7 +128,7 @@ static void note_gone(rvli_machine *machine, const rvli_meeting *meeting, const 
              gone - 1);
 }
 
-/* That of the same ranks. NULL: all that is forgotten is complete. */
+/* The entry for the same ranks. NULL: all forgotten operations were complete. */
 static rvli_unended *find_unended(const rvli_deposits *all, uint32_t from, uint32_t to)
 {
     rvli_unended *each = all->unended;
@@ -136,7 +137,7 @@ static rvli_unended *find_unended(const rvli_deposits *all, uint32_t from, uint3
     return each;
 }
 
-/* Without host memory for it, it counts as complete. */
+/* If host memory is short, the operation counts as complete. */
 static void remember(rvli_deposits *all, const rvli_deposit *of, uint64_t gone)
 {
     rvli_unended *known = find_unended(all, of->from, of->to);
@@ -162,7 +163,7 @@ void rvli_deposits_forget(rvli_deposits *all)
     }
 }
 
-/* Nobody can take from it any more. */
+/* Drops the operation if no rank can take from it any more. */
 static void end_if_done(rvli_machine *machine, const rvli_meeting *meeting, rvli_deposits *all,
                         rvli_deposit *of)
 {
@@ -185,7 +186,7 @@ static void finish(rvli_deposit *of, part *done)
     done->done = true;
 }
 
-/* A rank that has left and had not come never will. */
+/* Finishes the parts of ranks that left before they came, and of the process that ended. */
 static void finish_those_that_left(const rvli_meeting *meeting, rvli_deposit *of,
                                    const rvli_client *ended)
 {
@@ -195,7 +196,7 @@ static void finish_those_that_left(const rvli_meeting *meeting, rvli_deposit *of
         bool left = rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT;
         bool gone = ended != NULL && each->client == ended;
         if (gone)
-            each->client = NULL; /* another may get this address */
+            each->client = NULL; /* another client may get this address */
         if (gone || (left && !each->came))
             finish(of, each);
     }
@@ -213,7 +214,7 @@ void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rv
     }
 }
 
-/* ---- Its beginning ---- */
+/* ---- The beginning of an operation ---- */
 
 static bool names_ranks(const rvli_meeting *meeting, const rvli_wire_request *request)
 {
@@ -258,8 +259,8 @@ static rvl_status find_or_make(const rvli_meeting *meeting, rvli_deposits *all,
 
 /* ---- Requests ---- */
 
-/* The meeting in which a process has the rank that it says. All have come to it: what waits for one
- * that may never come would stay forever. */
+/* The meeting in which the process holds the rank of the request. All ranks must have come to
+ * the meeting: an operation that waits for a rank that may never come would stay forever. */
 static rvli_meeting *meeting_of(rvli_machine *machine, const rvli_client *client,
                                 const rvli_wire_request *request)
 {
@@ -294,8 +295,9 @@ rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
     return RVL_OK;
 }
 
-/* All ranks of an operation make the same call. Where two differ once, all that follows differs,
- * too, and now one of them comes second and now the other: one rank of all hears it, once. */
+/* All ranks of an operation make the same call. After one difference, all later operations
+ * differ as well, and either rank may come second. So the difference is reported once, to one
+ * rank. */
 static void compare_calls(rvli_deposits *all, rvli_deposit *of, const rvli_wire_request *request,
                           rvli_wire_answer *answer)
 {
@@ -344,7 +346,7 @@ rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
     return RVL_OK;
 }
 
-/* Also for a rank that has left since it came. */
+/* Also finds a rank that has left since it came. */
 static part *taker(rvli_deposit *of, const rvli_client *client, uint32_t rank)
 {
     part *own = part_of(of, rank, true);
@@ -381,14 +383,15 @@ static bool is_awaited(const rvli_machine *machine, const rvli_meeting *meeting,
            rvli_meeting_seat(meeting, rank_of(of, index), &holder) != RVLI_SEAT_LEFT;
 }
 
-/* One more than a rank that an operation, which is forgotten, has never been called by. */
+/* Returns 1 + a rank that never called this forgotten operation. 0: there is none. */
 static uint64_t find_missed(const rvli_deposits *all, const rvli_wire_request *request)
 {
     const rvli_unended *known = find_unended(all, request->from, request->to);
     return known != NULL && known->sequence <= request->sequence ? (uint64_t)known->gone + 1 : 0;
 }
 
-/* What is forgotten is done, except for a rank that has left: the rank that asks had come to it. */
+/* A forgotten operation is done, unless a rank left without calling it. The asking rank has
+ * come. */
 rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
                               rvli_wire_answer *answer)
 {

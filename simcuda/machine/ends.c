@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How processes end. A verdict on a command that failed names the first process that did not end
- * well, and how: an error that nobody caught, an exit status, or none of these: a process that is
- * killed says nothing. What goes once the command has ended was ended with it.
+ * How processes end. If the command fails, the verdict names the first process that did not end
+ * well, and how: by an uncaught error, by an exit status, or by neither, since a process that is
+ * killed cannot report. Processes that end after the command are not counted: they were ended
+ * with it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "reveille/record.h"
 #include "simcuda/machine/internal.h"
 
-/* how NULL: it did not say. */
+/* how NULL: the process did not report it. */
 static void record(rvli_machine *machine, rvli_tenant *tenant, const char *how)
 {
     const rvl_mark mark = {.struct_size = sizeof mark,
@@ -20,7 +21,7 @@ static void record(rvli_machine *machine, rvli_tenant *tenant, const char *how)
     (void)rvl_record_mark(machine->context, &mark);
 }
 
-/* One alone ends as the command does, which is known. */
+/* A lone process ends as the command does, which is known anyway. */
 static bool is_alone(const rvli_machine *machine)
 {
     return machine->named == 1;

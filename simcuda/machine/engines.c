@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What engines say: KV caches that they have sized, of which replicas have the same and are one
- * entry, and lengths of sequences. */
+/* What engines report: the KV caches that they have sized, and the lengths of sequences.
+ * Replicas with identical caches share one entry. */
 #include <string.h>
 
 #include "simcuda/machine/internal.h"

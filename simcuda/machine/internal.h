@@ -18,21 +18,21 @@ typedef struct rvli_shared rvli_shared;
 typedef struct rvli_marks rvli_marks;
 typedef struct rvli_known_name rvli_known_name;
 
-/* What NCCL has on a device in a process, by part. */
+/* The memory that NCCL has on a device in a process, by part. */
 typedef struct rvli_nccl_share {
     uint32_t communicators[RVLI_WIRE_NCCL_PARTS];
-    bool code[RVLI_WIRE_NCCL_PARTS]; /* stays until the process ends */
+    bool code[RVLI_WIRE_NCCL_PARTS]; /* loaded; stays until the process ends */
 } rvli_nccl_share;
 
-/* A process that has said its name. Each simulated library in it has a connection of its own. */
+/* A process that has told its name. Each simulated library in it has its own connection. */
 typedef struct rvli_tenant {
     struct rvli_tenant *next;
     uint32_t connections;
     pid_t pid;
-    bool away;  /* off its devices: what it has there is paused */
-    bool ended; /* and how is known */
+    bool away;  /* off its devices: its memory there is paused */
+    bool ended; /* its end is recorded */
     rvl_process process;
-    uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
+    uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, at the last look (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
 } rvli_tenant;
 
@@ -42,14 +42,14 @@ struct rvli_client {
     int file;
     pid_t pid;
     bool greeted;
-    bool user;                          /* it has come for more than to mark stages */
-    rvli_tenant *tenant;                /* NULL: it has asked for nothing that needs a name */
-    uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
+    bool user;                          /* has sent a request other than to mark stages */
+    rvli_tenant *tenant;                /* NULL: no request so far has needed a name */
+    uint32_t contexts[RVL_MAX_DEVICES]; /* the driver's share is counted for each */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
-    /* What it has: addresses of the machine's context and events, each with how often. */
+    /* The number of holds by key: an address in the machine's context, or an event. */
     rvli_intmap memory;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
-    rvli_marks *marks; /* what it has marked; NULL: nothing */
+    rvli_marks *marks; /* NULL: no marks */
 };
 
 struct rvli_machine {
@@ -61,25 +61,25 @@ struct rvli_machine {
     char name[RVLI_WIRE_NAME_BYTES];
     rvli_client *clients;
     rvli_tenant *tenants;
-    uint64_t named; /* tenants, with those that have gone */
-    bool over;      /* the command has ended: who goes now was ended with it */
+    uint64_t named; /* processes that have had a name, including those that ended */
+    bool over;      /* the command has ended: later ends are not recorded */
     uint64_t host_limit_bytes;
     uint64_t host_bytes[RVLI_WIRE_HOST_KINDS];
     rvli_machine_host host_peak;
     rvli_machine_refusal refused;
-    uint64_t users; /* processes that have used CUDA, or NVML */
+    uint64_t users; /* processes that have used CUDA or NVML */
     uint64_t marks_made;
-    rvli_known_name *names; /* that they have been given */
+    rvli_known_name *names; /* given to processes */
     rvli_meeting *meetings;
     uint64_t meetings_begun;
     rvli_shared *shared;
-    int spare;        /* a descriptor that is given up for who finds no place */
-    bool keeps_times; /* somebody will ask for them */
+    int spare;        /* a descriptor, closed to turn away a process if none is left */
+    bool keeps_times; /* for rvli_machine_take_times() */
     rvli_strays strays;
-    pid_t strays_root;                /* its processes are looked at; 0: nobody's */
-    uint64_t turned_away;             /* processes that found none */
-    char waits[RVLI_WIRE_TEXT_BYTES]; /* the first rank that waits forever; "": none */
-    rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
+    pid_t strays_root;                /* its descendants are checked; 0: no check */
+    uint64_t turned_away;             /* processes without a connection, for lack of descriptors */
+    char waits[RVLI_WIRE_TEXT_BYTES]; /* about the first rank that waits forever; "": none */
+    rvli_store *store; /* NULL: all ranks run; else only one does, and it waits for no other */
     rvli_unknown_reads unknown;
     rvli_unknown_reads assumed;
     rvli_machine_pool pool;
@@ -91,31 +91,31 @@ struct rvli_machine {
 
 typedef enum rvli_client_next {
     RVLI_CLIENT_ANSWER,
-    RVLI_CLIENT_QUIET, /* there is no answer to wait for */
-    RVLI_CLIENT_END,   /* it does not speak this language */
+    RVLI_CLIENT_QUIET, /* no answer */
+    RVLI_CLIENT_END,   /* drop the connection: a malformed message */
 } rvli_client_next;
 
-/* Does what a process asks for. file_out: what goes with the answer, or -1 as it was. */
+/* Serves a request. file_out: a file descriptor to send with the answer, or unchanged at -1. */
 rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
                                    const rvli_wire_request *request, rvli_wire_answer *answer,
                                    int *file_out);
 
-/* Whether it is of the kinds that have no answer. */
+/* Whether a request is of a kind that has no answer. */
 bool rvli_client_is_quiet(const rvli_wire_request *request);
 
-/* Takes back what a process has: once it has ended, nothing more is there to take. */
+/* Takes back what an ended process has. Does nothing the second time. */
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
 
 /*
- * Notes a request that did not fit. tag: what for, to be recorded; NULL: the context has recorded
- * it.
+ * Notes a request that did not fit. tag: its purpose, to be recorded; NULL: the context has
+ * recorded the refusal already.
  */
 void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
                                uint64_t requested_bytes, uint64_t free_bytes, const char *tag);
 
 /* ---- engines.c ---- */
 
-/* An engine has sized its KV cache. What does not fit is left out. */
+/* An engine has sized its KV cache. Ignored if the list is full. */
 void rvli_engines_note(rvli_machine *machine, const rvli_wire_request *request);
 
 /* A sequence has been given its length. */
@@ -123,73 +123,74 @@ void rvli_lengths_note(rvli_machine *machine, uint64_t tokens);
 
 /* ---- marks.c: stages of processes ---- */
 
-/* A flat stage of a process begins; a range begins or ends. What does not fit is left out. */
+/* A flat stage of a process begins; a range begins or ends. Ignored if there is no room for it. */
 void rvli_marks_flat(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
 void rvli_marks_enter(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
 void rvli_marks_leave(rvli_machine *machine, rvli_client *client, const rvli_wire_request *mark);
 
-/* The process has ended: with it what it has marked. */
+/* The process has ended. Ends its stages and ranges. */
 void rvli_marks_end(rvli_machine *machine, rvli_client *client);
 
-/* The stage that was begun last, of a process that uses a device or of any; NULL: none. */
+/* The stage that began last in a process that uses the device; if no such process has a stage,
+ * in any process. NULL: there is none. */
 const char *rvli_marks_now(const rvli_machine *machine, int device);
 
-/* ---- names.c: what processes are called ---- */
+/* ---- names.c: names of processes ---- */
 
 /*
- * "train.py[rank 3]", or without a rank "train.py[1]": counted, since a process's id changes from
- * run to run. What a process is called first, it stays, on all its connections. RVL_ERR_STATE: this
- * one has said it; RVL_ERR_HOST_OOM.
+ * Names the process of a connection: "train.py[rank 3]", or without a rank "train.py[1]". The
+ * number is a count, since a process id changes from run to run. A process keeps its first name,
+ * on all its connections. RVL_ERR_STATE: this connection has a name already; RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_name_client(rvli_machine *machine, rvli_client *client,
                             const rvli_wire_request *named);
 
-/* The connection ends, and with its last one the process. */
+/* The connection ends; with the last one, the process is dropped. */
 void rvli_name_drop(rvli_machine *machine, rvli_client *client);
 void rvli_names_forget(rvli_machine *machine);
 
 /* ---- ends.c: how processes end ---- */
 
-/* It says so itself. */
+/* The process reports its own end. */
 void rvli_ends_note(rvli_machine *machine, rvli_tenant *tenant, const rvli_wire_request *request);
 
-/* A connection of it is gone. NULL: of a process without a name. */
+/* A connection of the process is lost. tenant NULL: the process has no name. */
 void rvli_ends_lose(rvli_machine *machine, rvli_tenant *tenant);
 
 /* ---- nccl.c ---- */
 
 /* A communicator of a process takes a part of its memory on a device (rvli_wire_nccl_part).
- * RVL_ERR_DEVICE_OOM, and nothing has changed; RVL_ERR_INVALID: there is no such part. */
+ * RVL_ERR_DEVICE_OOM: nothing has changed; RVL_ERR_INVALID: there is no such part. */
 rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device, uint64_t part,
                           rvli_wire_answer *answer);
 rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part);
 
-/* What the machine counts for them on a device, beside what other connections of the process have.
- */
+/* Sets the bytes that the machine counts for the communicators of a connection on a device, in
+ * addition to those of the process's other connections. */
 rvl_status rvli_nccl_set(rvli_machine *machine, const rvli_client *client, int device,
                          uint64_t bytes);
 
-/* What they have on a device. */
+/* The bytes that the communicators of a connection have on a device. */
 uint64_t rvli_nccl_bytes(const rvli_client *client, int device);
 
-/* Takes back what all its communicators have. */
+/* Takes back the memory of all its communicators. */
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);
 
-/* What the driver takes on a device for a process that uses it. */
+/* The driver's share on a device for each context of a process. */
 uint64_t rvli_driver_share_bytes(const rvl_profile *profile);
 
-/* What the driver has on a device for so many contexts of a connection, beside those of others of
- * the process. */
+/* Sets the driver's share on a device to that of so many contexts of a connection, in addition
+ * to those of the process's other connections. */
 rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
                                  uint32_t contexts);
 
 /* ---- away.c ---- */
 
-/* A process leaves its devices, or comes back. RVL_ERR_STATE: it is there already, or away;
- * RVL_ERR_DEVICE_OOM: there is no room, and it stays away. */
+/* A process leaves its devices, or comes back. RVL_ERR_STATE: it is already away, or already
+ * there; RVL_ERR_DEVICE_OOM: there is no room, and it stays away. */
 rvl_status rvli_away_set(rvli_machine *machine, rvli_tenant *tenant, bool away);
 
-/* Counts a read of what is not known. text: RVLI_WIRE_TEXT_BYTES. */
+/* Counts a read of unknown content. text: of RVLI_WIRE_TEXT_BYTES. */
 void rvli_unknown_count(rvli_unknown_reads *reads, uint64_t bytes, const char *text);
 
 #endif

@@ -27,7 +27,7 @@ static void pass_on(int number)
             before[i].sa_handler(number);
 }
 
-/* What this process ignores, the command does, too. */
+/* The command inherits ignored signals, so signals that this process ignores stay ignored. */
 static void handle_signals(void)
 {
     const struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
@@ -44,7 +44,8 @@ static void restore_signals(void)
         sigaction(passed_on[i], &before[i], NULL);
 }
 
-/* The terminal's foreground goes to a group: a process behind may not ask without this. */
+/* Makes a group the terminal's foreground. SIGTTOU is ignored meanwhile: a background process
+ * that asks for this is stopped otherwise. */
 static void give_terminal(pid_t to)
 {
     struct sigaction ignored = {.sa_handler = SIG_IGN}, old;
@@ -63,7 +64,7 @@ static bool put(int into, int number)
     return length == (ssize_t)sizeof number;
 }
 
-/* false: nobody can write there any more. */
+/* false: the writing end is closed. */
 static bool take(int from, int *number_out)
 {
     ssize_t length;
@@ -80,7 +81,7 @@ static int wait_for(pid_t child)
     return status;
 }
 
-/* ---- What is left ---- */
+/* ---- Processes that are left ---- */
 
 static pid_t parent_of(pid_t process)
 {
@@ -89,7 +90,8 @@ static pid_t parent_of(pid_t process)
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = file >= 0 ? read(file, line, sizeof line - 1) : 0;
-    const char *after = length > 0 ? strrchr(line, ')') : NULL; /* its name may hold anything */
+    const char *after =
+        length > 0 ? strrchr(line, ')') : NULL; /* the name may contain any character */
     if (after != NULL && sscanf(after, ") %*c %d", &parent) != 1)
         parent = 0;
     if (file >= 0)
@@ -97,7 +99,7 @@ static pid_t parent_of(pid_t process)
     return parent;
 }
 
-/* Kills the children there are. Theirs become ours by that. */
+/* Kills all children. Their children become ours. */
 static void kill_children(void)
 {
     DIR *folder = opendir("/proc");
@@ -111,7 +113,7 @@ static void kill_children(void)
         closedir(folder);
 }
 
-/* Until there is no child: none of them can be another process by now, since nobody else waits. */
+/* Repeats until no child is left. No child's id can have been reused, since only we wait. */
 static void kill_all(void)
 {
     do
@@ -122,9 +124,10 @@ static void kill_all(void)
 /* ---- Descriptors ---- */
 
 static bool lifted;
-static struct rlimit descriptors; /* the limit before, which is the command's */
+static struct rlimit descriptors; /* the limit before, which the command keeps */
 
-/* Each process of the command takes a descriptor of this one, and each memory that is shared. */
+/* Raises the limit: each process of the command needs a descriptor here, and so does each
+ * exported file of shared memory. */
 static void lift_descriptors(void)
 {
     struct rlimit limit;
@@ -165,12 +168,12 @@ static _Noreturn void become(const rvli_launch_options *options, const sigset_t 
 /* ---- The keeper ---- */
 
 typedef struct pipes {
-    int control[2]; /* held by this process: breaks when it ends */
-    int report[2];  /* the keeper's: the command's id, then its status */
-    int told[2];    /* the command's: what execv() failed with */
+    int control[2]; /* this process holds the writing end; it breaks when this process ends */
+    int report[2];  /* from the keeper: the command's id, then its status */
+    int told[2];    /* from the command: the errno of execv() */
 } pipes;
 
-/* Takes leave of children that have ended. true: the command is one of them. */
+/* Reaps children that have ended. true: the command is one of them. */
 static bool reap(pid_t command, int *status_out)
 {
     pid_t ended;
@@ -183,12 +186,12 @@ static bool reap(pid_t command, int *status_out)
     return false;
 }
 
-/* Until the command has ended; false: the process that started it has, or nothing can be heard of
- * either. */
+/* Waits until the command has ended. false: the process that started it has ended, or waiting
+ * failed. */
 static bool wait_for_end(pid_t command, int control, int *status_out)
 {
     struct signalfd_siginfo heard;
-    sigset_t children; /* blocked, as all signals are here */
+    sigset_t children; /* blocked, like all signals here */
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     struct pollfd files[] = {{.fd = signalfd(-1, &children, SFD_CLOEXEC), .events = POLLIN},
@@ -208,7 +211,7 @@ static _Noreturn void keep(const rvli_launch_options *options, const sigset_t *m
     close(ends->control[1]);
     close(ends->report[0]);
     close(ends->told[0]);
-    setpgid(0, 0); /* what a terminal sends to its group is not meant for the keeper */
+    setpgid(0, 0); /* keeps signals of the terminal from the keeper */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t command = fork();
     if (command == 0)
@@ -248,7 +251,7 @@ static void close_pipes(pipes *ends)
     errno = number;
 }
 
-/* The program runs when the pipe closes without a word. */
+/* The program runs once the pipe closes without a message. */
 static bool has_begun(pipes *ends)
 {
     int number;
@@ -273,11 +276,11 @@ static bool start(const rvli_launch_options *options, const sigset_t *mask, pipe
     ends->report[1] = -1;
     bool forked = take(ends->report[0], &command);
     launch->command = forked ? command : 0;
-    errno = EAGAIN; /* of the keeper's fork() nothing more is known */
+    errno = EAGAIN; /* why the keeper could not fork is unknown */
     if (forked && has_begun(ends))
         return true;
     int number = errno;
-    close_pair(ends->control); /* and the keeper goes */
+    close_pair(ends->control); /* tells the keeper to end */
     wait_for(launch->keeper);
     errno = number;
     return false;
@@ -289,7 +292,7 @@ bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_o
     pipes ends;
     rvli_launch launch = {0};
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &mask); /* until there is somebody to pass them to */
+    sigprocmask(SIG_SETMASK, &all, &mask); /* until there is a process to pass signals to */
     launch.foreground =
         options->output < 0 && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -312,7 +315,7 @@ bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_o
 
 void rvli_launch_kill(rvli_launch *launch)
 {
-    close(launch->keeper_in); /* which the keeper takes for this process's end */
+    close(launch->keeper_in); /* the keeper takes this for the end of this process */
     launch->keeper_in = -1;
 }
 
@@ -323,7 +326,7 @@ int rvli_launch_finish(rvli_launch *launch)
     if (launch->foreground)
         give_terminal(getpgrp());
     if (launch->keeper_in >= 0)
-        close(launch->keeper_in); /* and the keeper kills what is left */
+        close(launch->keeper_in); /* makes the keeper kill what is left */
     wait_for(launch->keeper);
     if (!told)
         kill_all();

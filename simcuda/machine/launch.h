@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command that runs on a machine, in a process group of its own, and its end.
+ * The command that runs on a machine, in its own process group, and its end.
  *
- * Between this process and the command stands another, the keeper. All that the command starts and
- * leaves becomes the keeper's child (PR_SET_CHILD_SUBREAPER), also where it has a session of its
- * own, as torchrun gives each worker. When the command has ended, or this process has in whatever
- * way, the keeper kills what is left: what runs on a machine does not outlive it, not even where
- * this process was killed and could clean up nothing. If the keeper is killed, this process does
- * the same in its place.
+ * Between this process and the command stands another process, the keeper. Processes that the
+ * command starts and leaves behind become the keeper's children (PR_SET_CHILD_SUBREAPER), even
+ * in another session, such as torchrun gives to each worker. When the command or this process
+ * ends, in any way, the keeper kills what is left. So no process outlives the machine that it
+ * runs on, even if this process was killed and could not clean up. If the keeper is killed, this
+ * process does the cleaning.
  */
 #ifndef RVL_SIMCUDA_LAUNCH_H
 #define RVL_SIMCUDA_LAUNCH_H
@@ -18,31 +18,33 @@
 typedef struct rvli_launch {
     pid_t command;
     pid_t keeper;
-    int ended;       /* can be read when the command has ended */
-    int keeper_in;   /* the end of the pipe that this process holds */
+    int ended;       /* readable once the command has ended */
+    int keeper_in;   /* this process's end of the pipe */
     bool foreground; /* the command has the terminal */
 } rvli_launch;
 
 typedef struct rvli_launch_options {
     const char *path;
-    char **words;       /* end with NULL */
-    const char *folder; /* where it runs; NULL: here */
-    int output; /* takes what it prints, and it reads nothing; -1: as this process, and the terminal
-                 */
+    char **words;       /* terminated by NULL */
+    const char *folder; /* working directory; NULL: unchanged */
+    int output; /* receives its output, and its input is empty; -1: it shares this process's output
+                   and the terminal */
 } rvli_launch_options;
 
 /*
- * Starts a program, and passes on the signals that ask this process to end. What this process does
- * at such a signal, it does as well. At most one at a time. false, with errno: nothing was started.
+ * Starts a program, and passes on to it the signals that ask this process to end. This process
+ * still handles these signals as before. At most one program at a time. false, with errno:
+ * nothing was started.
  */
 bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_out);
 
-/* Kills it, with all that it has started. rvli_launch_finish() is still to be called. */
+/* Kills the command and all that it has started. You still have to call rvli_launch_finish(). */
 void rvli_launch_kill(rvli_launch *launch);
 
 /*
- * What waitpid() says of the command, once `ended` can be read; that SIGKILL has ended it where it
- * or the keeper was killed. What is left of its processes is killed.
+ * Returns the command's wait status, as from waitpid(), once `ended` is readable. Returns
+ * SIGKILL's if the command or the keeper was killed. Kills what is left of the command's
+ * processes.
  */
 int rvli_launch_finish(rvli_launch *launch);
 

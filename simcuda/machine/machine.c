@@ -20,8 +20,8 @@
 #include "reveille/replay.h"
 
 #define EVENTS_MAX 64
-#define TURN_AWAY_MS 100    /* its first message comes at once */
-#define LAST_WORDS_MAX 4096 /* so that what the command left running cannot hold up the end */
+#define TURN_AWAY_MS 100    /* the first message follows the connection at once */
+#define LAST_WORDS_MAX 4096 /* bounds the wait for processes that the command left running */
 
 /* ---- The socket ---- */
 
@@ -70,7 +70,7 @@ static rvl_status listen_for_processes(rvli_machine *machine, rvl_error *error)
     return RVL_OK;
 }
 
-/* PyTorch's processes come there, and not to our socket. */
+/* PyTorch's processes connect to the store, not to the machine's socket. */
 static rvl_status open_store(rvli_machine *machine, rvl_error *error)
 {
     machine->store = rvli_store_open();
@@ -97,8 +97,9 @@ static void close_file(int file)
 }
 
 /*
- * There is no descriptor left. A process that waits in the socket's queue would wait forever, and
- * the machine would be woken for it again and again: it is told, in the place of the spare one.
+ * Turns away a process if no descriptor is left. Otherwise the process would wait forever in the
+ * socket's queue, and epoll would report the queue again and again. The spare descriptor is used
+ * to tell the process.
  */
 static void turn_away(rvli_machine *machine)
 {
@@ -115,7 +116,7 @@ static void turn_away(rvli_machine *machine)
     machine->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Only those of this user: what they are named and use is in what the machine prints. */
+/* Admits only processes of this user: the machine prints their names and their memory. */
 static void admit(rvli_machine *machine)
 {
     struct ucred peer;
@@ -148,15 +149,15 @@ static void dismiss(rvli_machine *machine, rvli_client *client)
     *link = client->next;
     rvli_client_take_back(machine, client);
     rvli_name_drop(machine, client);
-    /* Closing is not enough where a forked child has a copy: it would be heard of once more. */
+    /* Closing is not enough if a forked child has a copy: epoll would report it again. */
     (void)epoll_ctl(machine->events, EPOLL_CTL_DEL, client->file, NULL);
     close(client->file);
     free(client);
 }
 
 /*
- * What a process said before this instant and needs no answer, or that it has ended. It stays
- * connected: who is dismissed may still be in a list of those to be heard.
+ * Serves the requests without answers that a process has sent by now, and the process's end. The
+ * client stays connected, since the list of ready events may still refer to it.
  */
 static void catch_up(rvli_machine *machine, rvli_client *client)
 {
@@ -168,7 +169,7 @@ static void catch_up(rvli_machine *machine, rvli_client *client)
             recv(client->file, &request, sizeof request, MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
         if (length == 0) {
             rvli_client_take_back(machine, client);
-            client->greeted = false; /* and says nothing more */
+            client->greeted = false; /* ignores all further messages */
         }
         if (length < (ssize_t)RVLI_WIRE_PLAIN_BYTES || length > (ssize_t)sizeof request ||
             !client->greeted || !rvli_client_is_quiet(&request))
@@ -185,9 +186,9 @@ static bool is_of_stage(const rvli_wire_request *request)
 }
 
 /*
- * One process frees memory, says so to another, and that asks how much is free, or ends a stage:
- * nobody waits for the answer to a free, so it may still be in a socket. What was said before is
- * heard before.
+ * Serves earlier messages of other processes first. For example, one process frees memory and
+ * tells another process, which then asks how much is free, or ends a stage. A free has no answer
+ * to wait for, so it may still be in a socket.
  */
 static void catch_up_with_others(rvli_machine *machine, const rvli_client *asking)
 {
@@ -196,14 +197,14 @@ static void catch_up_with_others(rvli_machine *machine, const rvli_client *askin
     if (alone && !rvli_shared_any(machine->shared))
         return;
     if (epoll_wait(machine->events, &one, 1, 0) <= 0)
-        return; /* usually */
+        return; /* the usual case */
     for (rvli_client *each = machine->clients; each != NULL; each = each->next)
         if (each != asking)
             catch_up(machine, each);
     rvli_shared_serve(machine);
 }
 
-/* With a file, if there is one. */
+/* Sends an answer, with a file if there is one. */
 static bool send_answer(const rvli_client *client, const rvli_wire_answer *answer, int file)
 {
     rvli_wire_parcel parcel;
@@ -212,7 +213,7 @@ static bool send_answer(const rvli_client *client, const rvli_wire_answer *answe
            (ssize_t)sizeof *answer;
 }
 
-/* One message of a process. What cannot be understood ends the connection, as its end does. */
+/* Handles one message of a process. A malformed message ends the connection, as its end does. */
 static void hear(rvli_machine *machine, rvli_client *client)
 {
     rvli_wire_request request = {0};
@@ -313,7 +314,7 @@ uint16_t rvli_machine_store_port(const rvli_machine *machine)
     return machine->store != NULL ? rvli_store_port(machine->store) : 0;
 }
 
-/* Hears everybody who has something to say. Answers whether `until` can be read. */
+/* Handles all events that are ready. Returns whether `until` is readable. */
 static bool serve_once(rvli_machine *machine, int timeout_ms, int *count_out)
 {
     struct epoll_event ready[EVENTS_MAX];
@@ -341,7 +342,8 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* How long the watch can wait. It looks when that is over, also where there is much to serve. */
+/* Calls the watch once its period is over, even under load. Returns false if the watch ends it,
+ * and else stores how long to wait. */
 static bool look(rvli_machine *machine, const rvli_machine_watch *watching, uint64_t *next_ms,
                  int *wait_ms_out)
 {
@@ -385,7 +387,7 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
     }
     epoll_ctl(machine->events, EPOLL_CTL_DEL, until, NULL);
     machine->over = true;
-    /* What was said last and needs no answer may still be on its way to this process. */
+    /* Last messages without an answer may still be on their way to this process. */
     for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
         (void)serve_once(machine, 0, &count);
     return ended ? RVL_OK : RVL_ERR_TIMEOUT;
@@ -393,7 +395,7 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
 
 void rvli_machine_watch_strays(rvli_machine *machine, pid_t root, const char *library)
 {
-    if (realpath(library, machine->strays.own) != NULL) /* as the kernel has it in maps */
+    if (realpath(library, machine->strays.own) != NULL) /* the form that the kernel shows in maps */
         *strrchr(machine->strays.own, '/') = '\0';
     else
         machine->strays.own[0] = '\0';

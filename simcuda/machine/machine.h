@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The machine that programs with simulated GPUs run on: one context on the simulated backend, its
- * devices, and the processes that are connected to it (simcuda/wire/wire.h).
+ * The machine that programs with simulated GPUs run on: a context on the simulated backend, its
+ * devices, and the connected processes (simcuda/wire/wire.h).
  *
- * Memory of all processes on a device is counted together. A process that ends, however it ends,
- * gives back what it had. One thread serves all of them.
+ * The memory of all processes on a device is counted together. When a process ends, in any way,
+ * its memory is freed. One thread serves all processes.
  */
 #ifndef RVL_SIMCUDA_MACHINE_H
 #define RVL_SIMCUDA_MACHINE_H
@@ -20,16 +20,16 @@
 typedef struct rvli_machine rvli_machine;
 
 typedef struct rvli_machine_options {
-    const char *device;  /* a profile or a size */
+    const char *device;  /* a profile, or a size */
     int gpus;            /* devices, from 1 to RVL_MAX_DEVICES */
-    uint64_t host_bytes; /* bound on host memory; 0: none */
-    const char *record;  /* path of the trace */
-    const char *stage;   /* the stage that begins at once; NULL: none does */
-    uint32_t world;      /* ranks of a job of which one alone runs; 0: all that there are run */
+    uint64_t host_bytes; /* limit of host memory; 0: none */
+    const char *record;  /* the trace's path */
+    const char *stage;   /* a stage that begins at once; NULL: none */
+    uint32_t world;      /* ranks of a job of which only one runs; 0: all ranks run */
     bool keep_times;     /* for rvli_machine_take_times() */
 } rvli_machine_options;
 
-/* Host memory that all processes have together. */
+/* Host memory of all processes. */
 typedef struct rvli_machine_host {
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
@@ -46,29 +46,29 @@ typedef struct rvli_machine_refusal {
 
 #define RVLI_UNKNOWN_PLACES 64
 
-/* The pool of cudaMallocAsync that may reserve most on a card. */
+/* The pool of cudaMallocAsync that may reserve the most on a card. */
 typedef struct rvli_machine_pool {
     int device;
-    uint64_t reserved_bytes; /* the most, here */
+    uint64_t reserved_bytes; /* the most in this run */
     uint64_t card_bytes;     /* the most that it may be on a card; 0: there is no pool */
     char process[RVLI_WIRE_TEXT_BYTES];
 } rvli_machine_pool;
 
-/* What PyTorch does in one way here and in another on a card, as it comes there. */
+/* Behaviour of PyTorch that may differ on a card, as reported. */
 #define RVLI_MACHINE_RACES 4
 typedef struct rvli_machine_races {
     size_t count;
-    char texts[RVLI_MACHINE_RACES][RVLI_WIRE_TEXT_BYTES]; /* the other way */
+    char texts[RVLI_MACHINE_RACES][RVLI_WIRE_TEXT_BYTES]; /* what a card may do */
 } rvli_machine_races;
 
-/* KV caches as engines have sized them, those of the same size as one. */
+/* KV caches as engines have sized them. Caches of the same size are one entry. */
 #define RVLI_MACHINE_ENGINES 16
 typedef struct rvli_machine_engine {
-    uint64_t count; /* of engines */
+    uint64_t count; /* engines */
     uint64_t blocks;
     uint64_t block_tokens;
     uint64_t tokens;
-    uint64_t bytes; /* on the GPU that has most of it */
+    uint64_t bytes; /* on the GPU with the largest part */
     char name[RVLI_WIRE_TEXT_BYTES];
 } rvli_machine_engine;
 typedef struct rvli_machine_engines {
@@ -79,105 +79,107 @@ typedef struct rvli_machine_engines {
 /* Lengths of sequences, by the rule of the run. */
 typedef struct rvli_machine_lengths {
     uint64_t count;
-    uint64_t tokens; /* of all */
+    uint64_t tokens; /* of all sequences */
     uint64_t shortest;
     uint64_t longest;
 } rvli_machine_lengths;
 
 typedef struct rvli_unknown_place {
     uint64_t count;
-    uint64_t bytes; /* of all of these reads */
+    uint64_t bytes; /* of all these reads */
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_unknown_place;
 
-/* Copies to the host of memory that has no known content. */
+/* Copies to the host from memory without known content. */
 typedef struct rvli_unknown_reads {
-    uint64_t count; /* of all, also those of places for which there was no room */
+    uint64_t count; /* all reads, including those at places that did not fit in the list */
     size_t place_count;
     rvli_unknown_place places[RVLI_UNKNOWN_PLACES];
 } rvli_unknown_reads;
 
 /*
  * Opens a machine that listens and records. Returns RVL_OK, RVL_ERR_NOT_FOUND (no such device),
- * RVL_ERR_IO (the trace, or a socket), RVL_ERR_HOST_OOM, and then *error_out says what was wrong.
+ * RVL_ERR_IO (the trace or a socket), or RVL_ERR_HOST_OOM. On failure, *error_out has the
+ * message.
  */
 rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *error_out,
                              rvli_machine **machine_out);
 
-/* What the environment of a program must have under RVLI_WIRE_VARIABLE. */
+/* The value for RVLI_WIRE_VARIABLE in a program's environment. */
 const char *rvli_machine_name(const rvli_machine *machine);
 
-/* The port of the store for that one (simcuda/machine/store.h); 0: there is none. */
+/* The port of the store for a rank that runs alone (simcuda/machine/store.h). 0: there is none. */
 uint16_t rvli_machine_store_port(const rvli_machine *machine);
 
-/* Looks for processes among those that this one has started that are led to no simulated library
- * (strays.h), while it serves. library: one of those, with its path. */
+/* While the machine serves, looks for descendants of root that do not load the simulated
+ * libraries (strays.h). library: the path of a simulated library. */
 void rvli_machine_watch_strays(rvli_machine *machine, pid_t root, const char *library);
 const rvli_strays *rvli_machine_strays(const rvli_machine *machine);
 
-/* Looks on while a machine serves: every so often, and not while it does anything. */
+/* A callback, called periodically while a machine serves, between requests. */
 typedef struct rvli_machine_watch {
     int period_ms;
-    bool (*look)(void *user, rvli_machine *machine); /* false: it is to serve no longer */
+    bool (*look)(void *user, rvli_machine *machine); /* false: stop serving */
     void *user;
 } rvli_machine_watch;
 
 /*
- * Serves until a file descriptor can be read. watch: may be NULL. Returns RVL_OK; RVL_ERR_TIMEOUT:
- * the watch has ended it; RVL_ERR_IO with errno.
+ * Serves until a file descriptor is readable. watch: may be NULL. Returns RVL_OK;
+ * RVL_ERR_TIMEOUT: the watch ended it; RVL_ERR_IO with errno.
  */
 rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machine_watch *watch);
 
-/* A device at this instant. */
+/* The current state of a device. */
 typedef struct rvli_machine_view {
     uint64_t used_bytes;
     uint64_t peak_bytes;
     uint64_t capacity_bytes;
     const char *stage; /* lives as long as the machine */
     uint64_t most_bytes;
-    char most[RVLI_WIRE_TEXT_BYTES]; /* the process that has these; "": there is none */
+    char most[RVLI_WIRE_TEXT_BYTES]; /* the process with most_bytes; "": none */
 } rvli_machine_view;
 
-/* views_out: one for each of the machine's devices. */
+/* views_out: one for each device of the machine. */
 void rvli_machine_look(rvli_machine *machine, rvli_machine_view *views_out);
 
-/* How many devices it has. */
+/* The number of devices. */
 int rvli_machine_gpus(const rvli_machine *machine);
 
-/* How many processes have used CUDA, or NVML, so far. Marking stages is no use of them. */
+/* The number of processes so far that have used CUDA or NVML. Marking stages does not count as
+ * use. */
 uint64_t rvli_machine_processes(const rvli_machine *machine);
 
-/* How many processes found no place, for lack of descriptors. */
+/* The number of processes turned away for lack of descriptors. */
 uint64_t rvli_machine_turned_away(const rvli_machine *machine);
 
-/* What did not fit; count 0: everything did. */
+/* The first request that did not fit. count 0: everything fitted. */
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 
-/* What was read and is not known, the place with most reads first. */
+/* Reads of unknown content, sorted by number of reads, largest first. */
 const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
 
-/* What rules made up where only a kernel would have chosen, in the same order. */
+/* Values that rules made up, where on a card a kernel computes them, in the same order. */
 const rvli_unknown_reads *rvli_machine_assumed(rvli_machine *machine);
 
 const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
 
 const rvli_machine_races *rvli_machine_races_seen(const rvli_machine *machine);
 
-/* In the order in which they came. */
+/* In order of arrival. */
 const rvli_machine_engines *rvli_machine_engines_seen(const rvli_machine *machine);
 
 const rvli_machine_lengths *rvli_machine_lengths_given(const rvli_machine *machine);
 
-/* The wall clock by the machine's. The caller takes it over, and clears it. */
+/* Pairs of machine time and wall clock. The caller owns them, and clears them. */
 rvli_times rvli_machine_take_times(rvli_machine *machine);
 
-/* The instant with most host memory, all processes counted. */
+/* The moment at which host memory of all processes was largest. */
 const rvli_machine_host *rvli_machine_host_peak(const rvli_machine *machine);
 
-/* Records how the command ended. status: as waitpid() has it. */
+/* Records how the command ended. status: as from waitpid(). */
 void rvli_machine_ended(rvli_machine *machine, int status);
 
-/* Takes the memory of every process back, ends the trace, and frees the machine. RVL_ERR_IO. */
+/* Frees the memory of every process, ends the trace, and frees the machine. RVL_ERR_IO. */
 rvl_status rvli_machine_close(rvli_machine *machine);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stages of processes: each mark is written into the trace with its process. What is kept here is
- * which ranges are open, so that the trace has no end of a range without its beginning, and not
- * more open ranges than a trace may have.
+ * Stages of processes. Each mark is written into the trace with its process. The open ranges are
+ * kept here, so that the trace contains no end of a range without its beginning, and no more
+ * open ranges than a trace may have.
  *
- * The machine's clock moves at a mark, so that what lies between two marks has a time of its own,
- * also where the program asked for nothing there.
+ * Each mark advances the machine's clock, so that the time between two marks has a length even
+ * if the program requests nothing there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "reveille/record.h"
 #include "simcuda/machine/internal.h"
 
-#define RANGES_MAX 256u /* open at a time: docs/trace-format.md */
+#define RANGES_MAX 256u /* open ranges; the limit of docs/trace-format.md */
 
 typedef struct range {
     uint64_t id;
@@ -22,13 +22,13 @@ typedef struct range {
 } range;
 
 struct rvli_marks {
-    uint64_t serial; /* of its last mark among those of all */
+    uint64_t serial; /* number of its last mark, counted over all processes */
     uint32_t open;
     char flat[RVLI_WIRE_TEXT_BYTES];
     range ranges[RANGES_MAX];
 };
 
-/* Without memory a process has no stages. */
+/* Without host memory, the process's marks are ignored. */
 static rvli_marks *marks_of(rvli_client *client)
 {
     if (client->marks == NULL)
@@ -36,7 +36,7 @@ static rvli_marks *marks_of(rvli_client *client)
     return client->marks;
 }
 
-/* wall_us: of the process at the mark; 0: not known. */
+/* wall_us: the process's wall clock at the mark; 0: unknown. */
 static void record(rvli_machine *machine, const rvli_client *client, rvl_event_kind kind,
                    uint64_t id, const char *name, uint64_t wall_us)
 {

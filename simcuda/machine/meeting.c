@@ -9,7 +9,7 @@
 #include "simcuda/machine/deposits.h"
 
 typedef struct seat {
-    rvli_client *holder; /* NULL: nobody has come, or who came has left */
+    rvli_client *holder; /* NULL: the rank has not come, or has left */
     bool came;
     uint64_t brought;
 } seat;
@@ -18,7 +18,7 @@ struct rvli_meeting {
     rvli_meeting *next;
     uint64_t id;
     char name[RVLI_WIRE_TEXT_BYTES];
-    char ended[RVLI_WIRE_TEXT_BYTES]; /* who did before all had come; "": nobody */
+    char ended[RVLI_WIRE_TEXT_BYTES]; /* the rank that left before all had come; "": none */
     uint32_t ranks;
     uint32_t came;
     uint32_t held;
@@ -87,7 +87,7 @@ static rvli_meeting *begin(rvli_machine *machine, const char *name, uint32_t ran
     return made;
 }
 
-/* What was brought stays for those who have not taken it yet, also where they have left. */
+/* Drops an empty meeting, unless ranks still have data to take from ranks that left. */
 void rvli_meeting_drop_if_empty(rvli_machine *machine, rvli_meeting *meeting)
 {
     rvli_meeting **link = &machine->meetings;
@@ -121,9 +121,9 @@ rvl_status rvli_meeting_join(rvli_machine *machine, rvli_client *client,
     return RVL_OK;
 }
 
-/* ---- Who is there ---- */
+/* ---- Presence ---- */
 
-/* "1, 3-7": the ranks that have not come, as far as there is room. */
+/* Lists the ranks that have not come, as in "1, 3-7", as far as there is room. */
 static void list_missing(const rvli_meeting *meeting, char text[RVLI_WIRE_TEXT_BYTES])
 {
     size_t length = 0;
@@ -173,7 +173,8 @@ rvl_status rvli_meeting_read(rvli_machine *machine, uint64_t id, uint32_t rank,
 
 /* ---- Leaving ---- */
 
-/* Who leaves before all have come leaves those who wait without hope: they are told who it was. */
+/* Frees the seat. If it leaves before all have come, the meeting cannot complete: the name is
+ * kept to tell the ranks that wait. */
 static void leave(rvli_meeting *meeting, uint32_t rank)
 {
     if (meeting->came < meeting->ranks && meeting->ended[0] == '\0')

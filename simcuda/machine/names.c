@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What processes are called, and which connections are of one process. */
+/* Names of processes, and which connections belong to one process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "simcuda/machine/internal.h"
 
-/* A name that processes have, and how many. */
+/* A name, and the number of processes that have it. */
 struct rvli_known_name {
     rvli_known_name *next;
     uint64_t count;
     char text[];
 };
 
-/* Counts one more process of a name. NULL: no memory. */
+/* Counts one more process with a name. NULL: out of memory. */
 static rvli_known_name *count_name(rvli_machine *machine, const char *text)
 {
     rvli_known_name *each = machine->names;
@@ -47,13 +47,13 @@ static bool write_name(rvli_machine *machine, const rvli_wire_request *named,
     if (named->ranks != 1)
         snprintf(name + length, RVLI_WIRE_TEXT_BYTES - length, "[%llu]",
                  (unsigned long long)known->count);
-    else if (known->count > 1) /* of the rank, too */
+    else if (known->count > 1) /* several processes with the name and the rank */
         snprintf(name + length, RVLI_WIRE_TEXT_BYTES - length, "#%llu",
                  (unsigned long long)known->count);
     return true;
 }
 
-/* Processes of another namespace of processes may all have the id 0. */
+/* Finds a process. Id 0 never matches: it is shown for every process of another PID namespace. */
 static rvli_tenant *find(const rvli_machine *machine, pid_t pid)
 {
     rvli_tenant *each = pid != 0 ? machine->tenants : NULL;

@@ -3,14 +3,16 @@
  * The memory that NCCL takes on a device for a process, as external memory, "NCCL of NAME[PID]".
  *
  * Measured on two H200s with NVLink, CUDA 13.0, NCCL 2.28.9, without NVLS, by bench/gpu/driver
- * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity/libraries.md, "What NCCL takes"): a
- * communicator of two ranks has 196 MiB when it is made, and 288 more from its first collective on.
- * A process's first brings another 190 MiB, which stay, and the first collective 190 (186 for an
- * all-reduce, 4 for a broadcast). 90 of them are what assert() needs, which PyTorch has already
- * and which the driver counts (simcuda/nccl/memory.c).
- * Sends and receives take more on a card, up to 384 MiB a communicator and 58 a process, which is
- * not counted. Other cards and other numbers of ranks have the same figures until they are
- * measured. A communicator of one rank has nobody to keep buffers for, and takes nothing.
+ * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity/libraries.md, "What NCCL takes").
+ * A communicator of two ranks takes 196 MiB when it is made, and 288 MiB more with its first
+ * collective. The first communicator of a process takes another 190 MiB, which stay, and so does
+ * the first collective (186 MiB for an all-reduce, 4 MiB for a broadcast). 90 MiB of these are
+ * for assert(), which PyTorch already has and which the driver counts (simcuda/nccl/memory.c).
+ *
+ * Sends and receives take more on a card, up to 384 MiB for each communicator and 58 MiB for
+ * each process. They are not counted. Other cards and other numbers of ranks use these figures
+ * until they are measured. A communicator of one rank needs no buffers for peers, and takes
+ * nothing.
  */
 #include <stdio.h>
 

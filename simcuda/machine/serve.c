@@ -9,12 +9,13 @@
 #include "simcuda/machine/shared.h"
 
 /*
- * What the driver takes for a context of a process, before it allocates anything, and once on a
- * device while any process has one. On an H200, CUDA 13.0, driver 580: a second context takes
- * 548995072 bytes, in the same process and in another (bench/gpu/driver, probe.py ctx_driver;
- * reveille calibrate, context_takes). The first takes 3407872 more, which NVML sees with the first
- * cuInit(). The profile of a measured card has its own figure of a context; what comes once was not
- * measured there, and is the H200's, as both are of other kinds of card.
+ * Memory of the driver on a device. It takes one share for each context of a process, before any
+ * allocation, and a fixed amount while any process has a context. On an H200, CUDA 13.0, driver
+ * 580, a second context takes 548995072 bytes, in the same process or in another
+ * (bench/gpu/driver, probe.py ctx_driver; reveille calibrate, context_takes). The first takes
+ * 3407872 more, which NVML shows from the first cuInit() on. The profile of a measured card has
+ * its own figure for a context. The fixed amount was not measured there, so the H200's is used.
+ * Other cards use both of the H200's figures.
  */
 #define CONTEXT_BYTES UINT64_C(548995072)
 #define ONCE_BYTES UINT64_C(3407872)
@@ -32,13 +33,13 @@ uint64_t rvli_driver_share_bytes(const rvl_profile *profile)
     return has_room(profile, bytes) ? bytes : 0;
 }
 
-/* Nothing on a device that is too small for a context. */
+/* Zero on a device that is too small for a context. */
 static uint64_t once_bytes(const rvl_profile *profile)
 {
     return rvli_driver_share_bytes(profile) > 0 ? ONCE_BYTES : 0;
 }
 
-/* The bytes on a device that a context holds, as the ledger calls them. */
+/* The ledger's name for the bytes of a process's contexts on a device. */
 static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTES])
 {
     snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->tenant->name);
@@ -52,14 +53,14 @@ static bool has_context(const rvli_machine *machine, int device)
     return false;
 }
 
-/* What comes once is there as long as any process has a context. */
+/* The fixed amount is charged while any process has a context. */
 static rvl_status settle_once(rvli_machine *machine, int device, bool wanted)
 {
     return rvl_external_set(machine->context, device, ONCE,
                             wanted ? once_bytes(&machine->profile) : 0);
 }
 
-/* What can be written is: a request of nothing, or of more than there can be, has no line. */
+/* Only what a trace can express is recorded: not requests of 0 bytes, or of an excessive size. */
 static void record_refusal(rvli_machine *machine, const rvli_client *client,
                            const rvl_refusal *refusal)
 {
@@ -102,7 +103,7 @@ static void count_user(rvli_machine *machine, rvli_client *client)
     client->user = true;
 }
 
-/* What a process says of itself that may have no GPU, as a controller of workers. */
+/* Requests that a process without a GPU may make, such as a controller of workers. */
 static bool is_mark(const rvli_wire_request *request)
 {
     return request->kind == RVLI_WIRE_NAME || request->kind == RVLI_WIRE_END ||
@@ -117,7 +118,7 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
     if (client->greeted || request->bytes != RVLI_WIRE_VERSION)
         return RVL_ERR_VERSION;
     client->greeted = true;
-    if (request->id == 0) /* else it has come to mark stages */
+    if (request->id == 0) /* else it only marks stages */
         count_user(machine, client);
     answer->count = (uint32_t)machine->gpus;
     return RVL_OK;
@@ -143,7 +144,7 @@ static rvl_status describe(rvli_machine *machine, rvli_wire_answer *answer)
     return RVL_OK;
 }
 
-/* A program may have two copies of the driver's library. */
+/* A program may have two copies of the driver's library, so other connections count, too. */
 rvl_status rvli_driver_share_set(rvli_machine *machine, const rvli_client *client, int device,
                                  uint32_t contexts)
 {
@@ -193,7 +194,7 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     if (status == RVL_OK)
         status = rvl_alloc(machine->context, request->bytes, &options, &addr);
     if (status == RVL_OK)
-        (void)rvli_intmap_insert(&client->memory, addr, 1); /* there is room */
+        (void)rvli_intmap_insert(&client->memory, addr, 1); /* reserved above */
     if (status == RVL_ERR_DEVICE_OOM)
         rvli_machine_tell_refusal(machine, client, request->device, request->bytes,
                                   free_bytes(machine, request->device), NULL);
@@ -231,7 +232,7 @@ static void give_host(rvli_machine *machine, rvli_client *client, uint64_t kind,
     machine->host_bytes[kind] -= bytes;
 }
 
-/* What comes once on a device goes with the last process there. */
+/* The fixed amount is released with the last process on a device. */
 static rvl_status set_away(rvli_machine *machine, rvli_client *client, bool away)
 {
     rvl_status status = rvli_away_set(machine, client->tenant, away);
@@ -340,7 +341,7 @@ bool rvli_client_is_quiet(const rvli_wire_request *request)
            request->kind == RVLI_WIRE_END;
 }
 
-/* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
+/* Limits the pool to the card's memory: on a full card, the driver waits for the GPU instead. */
 static void note_pool(rvli_machine *machine, const rvli_client *client,
                       const rvli_wire_request *request)
 {
@@ -357,7 +358,7 @@ static void note_pool(rvli_machine *machine, const rvli_client *client,
     memcpy(most->process, client->tenant->name, sizeof most->process);
 }
 
-/* Each once: all ranks tell of theirs. */
+/* Keeps each text once, since all ranks report it. */
 static void note_race(rvli_machine *machine, const char *what)
 {
     rvli_machine_races *races = &machine->races;
@@ -368,7 +369,7 @@ static void note_race(rvli_machine *machine, const char *what)
         memcpy(races->texts[races->count++], what, RVLI_WIRE_TEXT_BYTES);
 }
 
-/* The allocator of a program has given up, after the driver's refusals or by a limit of its own. */
+/* A program's own allocator has refused, after the driver's refusals or by its own limit. */
 static void note_refusal(rvli_machine *machine, const rvli_client *client,
                          const rvli_wire_request *request)
 {
@@ -381,7 +382,7 @@ static void note_refusal(rvli_machine *machine, const rvli_client *client,
                                   .flags = RVL_REFUSE_BY_ALLOCATOR});
 }
 
-/* The first, which the others may follow from. */
+/* Keeps the first, since the others may follow from it. */
 static void note_wait(rvli_machine *machine, const char text[RVLI_WIRE_TEXT_BYTES])
 {
     if (machine->waits[0] == '\0')
@@ -448,7 +449,7 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
     return RVLI_CLIENT_ANSWER;
 }
 
-/* Removing moves the slots behind it up, so a slot is looked at until it is empty. */
+/* Removing an entry moves later ones up, so each slot is checked again until it is empty. */
 static void release_all(rvli_machine *machine, rvli_client *client)
 {
     for (size_t i = 0; i < client->memory.capacity; i++)

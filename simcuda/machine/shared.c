@@ -12,10 +12,10 @@
 
 #define PAGE_BYTES UINT64_C(4096)
 
-/* Ids of events have this bit, which no address has. */
+/* Ids of events have this bit. No address has it. */
 #define EVENT_BIT (UINT64_C(1) << 63)
 
-/* Files that are left for processes which connect. */
+/* Descriptors kept free for processes that connect. */
 #define FILES_LEFT 64
 
 typedef struct piece {
@@ -24,11 +24,11 @@ typedef struct piece {
     int device;
     uint64_t bytes;           /* 0: an event */
     uint64_t place;           /* of its content in the file */
-    const rvli_client *owner; /* NULL: it has let go */
-    uint64_t holds;           /* of processes and files */
+    const rvli_client *owner; /* NULL: the owner has freed it */
+    uint64_t holds;           /* number of holds by processes and files */
 } piece;
 
-/* The machine's end of a descriptor that stands for a piece. */
+/* The machine's end of a file descriptor that stands for a piece. */
 typedef struct handed {
     piece *of;
     int file;
@@ -46,7 +46,7 @@ struct rvli_shared {
     uint64_t contents_end;
 };
 
-/* ---- All of it ---- */
+/* ---- The whole ---- */
 
 static void close_file(int file)
 {
@@ -61,7 +61,7 @@ rvl_status rvli_shared_open(rvli_shared **shared_out)
         return RVL_ERR_HOST_OOM;
     shared->events = epoll_create1(EPOLL_CLOEXEC);
     shared->contents = memfd_create("reveille-contents", MFD_CLOEXEC);
-    /* So that a handle of another machine means nothing here. */
+    /* Starts at a random key, so that a handle of another machine is invalid here. */
     if (shared->events < 0 || shared->contents < 0 ||
         getrandom(&shared->last_key, sizeof shared->last_key, 0) !=
             (ssize_t)sizeof shared->last_key) {
@@ -102,7 +102,8 @@ static piece *find(const rvli_intmap *map, uint64_t key)
     return rvli_intmap_get(map, key, &value) ? (piece *)(uintptr_t)value : NULL;
 }
 
-/* Bytes, and behind them which of them are known (simcuda/driver/shared_contents.h). */
+/* Room for the bytes, and behind them a map of which are known
+ * (simcuda/driver/shared_contents.h). */
 static uint64_t room_for_contents(uint64_t bytes)
 {
     return 2 * ((bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
@@ -132,12 +133,12 @@ static rvl_status enter(rvli_shared *shared, piece *made)
     if (made->key == 0)
         made->key = ++shared->last_key;
     made->place = rvli_shared_take_place(shared, made->bytes);
-    (void)rvli_intmap_insert(&shared->by_id, made->id, (uintptr_t)made); /* there is room */
+    (void)rvli_intmap_insert(&shared->by_id, made->id, (uintptr_t)made); /* reserved above */
     (void)rvli_intmap_insert(&shared->by_key, made->key, (uintptr_t)made);
     return RVL_OK;
 }
 
-/* What a process has, for others to have it. */
+/* Makes a piece of what a process has, so that others can import it. */
 static rvl_status make(rvli_machine *machine, const rvli_client *client, uint64_t id,
                        piece **piece_out)
 {
@@ -185,9 +186,9 @@ static void describe(const piece *of, rvli_wire_answer *answer)
     answer->owner = of->owner != NULL ? of->owner->tenant->process : 0;
 }
 
-/* ---- What processes have ---- */
+/* ---- Holds of processes ---- */
 
-/* One hold more of what it is, in what a process has. RVL_ERR_HOST_OOM. */
+/* Adds a hold to what a process has. RVL_ERR_HOST_OOM. */
 static rvl_status hold(rvli_client *client, uint64_t id)
 {
     uint64_t holds = 0;
@@ -258,9 +259,9 @@ void rvli_shared_release(rvli_machine *machine, rvli_client *client, uint64_t id
 {
     uint64_t holds = 0;
     if (!rvli_intmap_remove(&client->memory, id, &holds))
-        return; /* another process's, or nobody's */
+        return; /* not this process's */
     if (holds > 1)
-        (void)rvli_intmap_insert(&client->memory, id, holds - 1); /* there is room */
+        (void)rvli_intmap_insert(&client->memory, id, holds - 1); /* reserved above */
     piece *of = find(&machine->shared->by_id, id);
     if (of == NULL) {
         (void)rvl_free(machine->context, id);
@@ -273,7 +274,7 @@ void rvli_shared_release(rvli_machine *machine, rvli_client *client, uint64_t id
 
 /* ---- Files ---- */
 
-/* A pair of sockets; the key lies in the one that is given away. */
+/* Makes a pair of sockets. The key is queued in the end that is given away. */
 static bool pair(uint64_t key, int ends[2])
 {
     const rvli_wire_ticket ticket = {RVLI_WIRE_TICKET_MAGIC, key};
@@ -299,7 +300,8 @@ static rvl_status hand_out(rvli_shared *shared, piece *of, int *file_out)
         return RVL_ERR_IO;
     }
     *made = (handed){.of = of, .file = ends[0], .next = shared->files};
-    struct epoll_event event = {.events = 0, .data.ptr = made}; /* that the other end is closed */
+    struct epoll_event event = {.events = 0,
+                                .data.ptr = made}; /* reports only that the other end is closed */
     if (epoll_ctl(shared->events, EPOLL_CTL_ADD, ends[0], &event) != 0) {
         close(ends[0]);
         close(ends[1]);
@@ -335,7 +337,7 @@ static void drop(rvli_machine *machine, handed *gone)
     while (*link != gone)
         link = &(*link)->next;
     *link = gone->next;
-    /* Closing is not enough where a forked child has a copy: it would be heard of once more. */
+    /* Closing is not enough if a forked child has a copy: epoll would report it again. */
     (void)epoll_ctl(machine->shared->events, EPOLL_CTL_DEL, gone->file, NULL);
     close(gone->file);
     let_go(machine, gone->of);

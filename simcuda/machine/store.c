@@ -21,22 +21,22 @@
 #define SEND_S_MAX 5
 #define MAGIC UINT32_C(0x3c85f7ce)
 
-/* Requests, by their first byte. Those above these are not served. */
+/* Requests, by their first byte. Requests beyond these are not served. */
 typedef enum query {
     QUERY_VALIDATE, /* magic */
     QUERY_SET,      /* key, value */
     QUERY_COMPARE,  /* key, expected, wanted -> value */
     QUERY_GET,      /* key -> value */
     QUERY_ADD,      /* key, number -> sum */
-    QUERY_CHECK,    /* keys -> 0: all are there, 1: not */
-    QUERY_WAIT,     /* keys -> 0 */
-    QUERY_COUNT,    /* -> number of keys */
-    QUERY_DELETE,   /* key -> how many */
+    QUERY_CHECK,    /* keys -> 0: all are set, 1: not all are */
+    QUERY_WAIT,     /* keys -> 0: never waits */
+    QUERY_COUNT,    /* -> the number of keys */
+    QUERY_DELETE,   /* key -> the number deleted */
     QUERY_APPEND,   /* key, value */
     QUERY_GET_ALL,  /* keys -> values */
-    QUERY_SET_ALL,  /* keys and values */
+    QUERY_SET_ALL,  /* keys, values */
     QUERY_CANCEL,   /* -> 1 */
-    QUERY_PING,     /* number -> the same */
+    QUERY_PING,     /* number -> the number */
 } query;
 
 typedef struct text {
@@ -116,7 +116,7 @@ static void drop(entry **link)
     free(gone);
 }
 
-/* The entry of a key, made if there is none. NULL: there is no memory. */
+/* Returns a key's entry, and creates it if needed. NULL: out of memory. */
 static entry *need(rvli_store *store, const text *key)
 {
     entry **link = find(store, key);
@@ -128,7 +128,7 @@ static entry *need(rvli_store *store, const text *key)
     return *link;
 }
 
-/* What a key has that another rank would have set: the same every time. */
+/* Makes the value that another rank would have set for a key. It depends on the key only. */
 static void make_up(const text *key, char value[RVLI_STORE_MADE_UP_BYTES])
 {
     uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -138,7 +138,7 @@ static void make_up(const text *key, char value[RVLI_STORE_MADE_UP_BYTES])
     memcpy(value, &digest, sizeof digest);
 }
 
-/* Groups of the CPU (Gloo) leave their addresses under their device's name. */
+/* CPU groups (Gloo) store their addresses under keys with the device's name. */
 static bool is_address(const text *key)
 {
     static const char device[] = "//cpu//";
@@ -156,7 +156,7 @@ static void tell_of_address(rvli_store *store, const text *key)
     store->told = true;
 }
 
-/* ---- Messages: their parts in order; a part that is not there yet ends the reading ---- */
+/* ---- Messages, read part by part; reading stops at a part that has not arrived ---- */
 
 typedef struct reader {
     const char *at;
@@ -173,7 +173,7 @@ static bool take(reader *from, void *to, size_t length)
     return true;
 }
 
-/* Points into the message. */
+/* The text points into the message. */
 static bool take_text(reader *from, text *to)
 {
     uint64_t length;
@@ -210,7 +210,8 @@ static bool put_value(rvli_store *store, const text *key, text *out)
     return put_text(out, made_up, sizeof made_up);
 }
 
-/* ---- Requests. PENDING: the rest of the message is on its way; BROKEN: it is no message. ---- */
+/* ---- Requests. PENDING: part of the message has not arrived; BROKEN: the message is malformed.
+ * ---- */
 
 typedef enum verdict { DONE, PENDING, BROKEN } verdict;
 
@@ -232,7 +233,7 @@ static verdict set(rvli_store *store, reader *in, bool appended)
                          : set_text(&there->value, &value));
 }
 
-/* A key that is not there is set where nothing is expected of it. */
+/* An absent key is set only if nothing is expected of it. */
 static verdict compare(rvli_store *store, reader *in, text *out)
 {
     text key, expected, wanted;
@@ -328,7 +329,7 @@ static verdict get_all(rvli_store *store, reader *in, text *out)
     return DONE;
 }
 
-/* What is set before the rest has come is set again then. */
+/* Values that are set before the whole message has arrived are set again later. */
 static verdict set_all(rvli_store *store, reader *in)
 {
     uint64_t count;
@@ -413,7 +414,7 @@ static void dismiss(rvli_store *store, peer *gone)
     free(gone);
 }
 
-/* Who does not read its answers is given up after a while. */
+/* A peer that does not read its answers is dropped after a while. */
 static void admit(rvli_store *store)
 {
     const struct timeval patience = {.tv_sec = SEND_S_MAX};
@@ -442,7 +443,7 @@ static bool send_all(int file, const text *out)
     return true;
 }
 
-/* All requests that have come whole. */
+/* Serves all requests that have arrived completely. */
 static bool answer(rvli_store *store, peer *asking)
 {
     text out = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store for one rank without running peers: what PyTorch's TCPStore connects to instead of the
- * one that a launcher or rank 0 would hold. Its messages are those of TCPStore's clients.
+ * A store for one rank whose peers do not run. PyTorch's TCPStore connects to it instead of to
+ * the store of a launcher or of rank 0. It speaks the protocol of TCPStore's clients.
  *
- * It keeps what is set, and waits for nobody. A key that another rank would have set is there as
- * soon as it is waited for; its value is made from its name, as long as a unique id of NCCL. An
- * address of another rank cannot be made up, and is empty.
- * Whether a key was set is answered as it is, since PyTorch looks so for signs of failure.
+ * It keeps the values that are set, and never waits. A key that another rank would set exists as
+ * soon as a client waits for it. Its value is made from the key, and is as long as a unique id
+ * of NCCL. The address of another rank cannot be made up, and is empty. Whether a key was set is
+ * answered truthfully, since PyTorch uses such queries to detect failures.
  */
 #ifndef RVL_SIMCUDA_MACHINE_STORE_H
 #define RVL_SIMCUDA_MACHINE_STORE_H
@@ -17,11 +17,11 @@ typedef struct rvli_store rvli_store;
 
 #define RVLI_STORE_MADE_UP_BYTES 128
 
-/* Listens on a port of this host alone. NULL, with errno: it cannot. */
+/* Listens on a port of the loopback interface only. NULL, with errno: it cannot. */
 rvli_store *rvli_store_open(void);
 uint16_t rvli_store_port(const rvli_store *store);
 
-/* Can be read when there is something to serve. */
+/* Readable when there is something to serve. */
 int rvli_store_file(const rvli_store *store);
 void rvli_store_serve(rvli_store *store);
 

@@ -18,7 +18,8 @@ static FILE *open_of(pid_t process, const char *what)
     return fopen(path, "re");
 }
 
-/* As it was when its program began. What cannot be read is not ours to judge: another user's. */
+/* Reads the environment as it was when the program began. A process whose environment cannot be
+ * read belongs to another user, and is not reported. */
 static bool has_lost_environment(pid_t process)
 {
     char *text = NULL;
@@ -35,7 +36,7 @@ static bool has_lost_environment(pid_t process)
     return whole && !found;
 }
 
-/* The path at the end of a line of maps. Not one of our own folder. */
+/* Finds a driver in a process's maps, by the path at the end of a line. Skips our own folder. */
 static bool find_driver(pid_t process, const char *own, char library[PATH_MAX])
 {
     char *line = NULL;

@@ -13,7 +13,7 @@ static int64_t wall_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Every second one goes, and from now on they are twice as far apart. */
+/* Drops every second entry, and spaces later entries twice as far apart. */
 static void thin_out(rvli_times *times)
 {
     size_t kept = 0;
@@ -45,7 +45,8 @@ void rvli_times_note(rvli_times *times, uint64_t ns)
     if (last != NULL && ns <= last->ns + times->step_ns)
         return;
     int64_t us = wall_us();
-    add(times, ns, last != NULL && us < last->us ? last->us : us); /* clocks are set back */
+    add(times, ns,
+        last != NULL && us < last->us ? last->us : us); /* never earlier: a clock may be set back */
 }
 
 void rvli_times_mark(rvli_times *times, uint64_t ns, int64_t us)
@@ -53,7 +54,7 @@ void rvli_times_mark(rvli_times *times, uint64_t ns, int64_t us)
     add(times, ns, us != 0 ? us : wall_us());
 }
 
-/* How many show less than ns; or, with_equal, at most. */
+/* Counts the entries below ns; with_equal: up to ns. */
 static size_t count_below(const rvli_times *times, uint64_t ns, int with_equal)
 {
     size_t low = 0, high = times->count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads of what nobody knows, and what rules made up, by place. A program has few places, and the
- * rest is counted as one. */
+/* Counts reads of unknown content, and values made up by rules, by place. A program has few
+ * places. Once the list is full, the rest is counted together. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices as they are at this instant, for who looks on: what is in use, and who has the most. */
+/* The current state of the devices, for a watch: bytes in use, and the process with the most. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool is_seen(const rvli_tenant *tenant)
     return tenant != NULL && !tenant->away;
 }
 
-/* What the driver and NCCL have for a process, and then its allocations. */
+/* Counts the bytes of the driver, of NCCL and of allocations for each process. */
 static void count_bytes(rvli_machine *machine)
 {
     rvl_allocation each = {.struct_size = sizeof each};

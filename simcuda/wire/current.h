@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device that a library of CUDA works on: that of the thread's context. Such a library has a
- * runtime in it, which takes device 0 where there is no context yet; so does this.
+ * The device that a CUDA library works on: the device of the thread's context. Such a library
+ * contains a runtime, which uses device 0 where there is no context yet. So does this function.
  */
 #ifndef RVL_SIMCUDA_CURRENT_H
 #define RVL_SIMCUDA_CURRENT_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A kernel that a simulated library launches on a stream. It has no code, so that it takes nothing
- * where it is launched. What it does for the program is that it is there: a stream that is captured
- * gets a node for it, an instantiated graph takes memory for it, and time passes.
+ * A kernel that a simulated library launches on a stream. It has no code, so its launch takes no
+ * memory for code. Only its presence matters: a captured stream gets a node for it, an
+ * instantiated graph takes memory for it, and time passes.
  *
- * A call of a library launches one. That is known of NCCL alone: the operations of a group are one.
- * Assumed of the others: cuBLAS splits some products on a card and adds the parts with a second
- * kernel, and a plan of cuDNN may bring its data into another layout first.
+ * Each library call launches one kernel. This is known for NCCL only, where all operations of a
+ * group are one kernel. For the others it is assumed: on a card, cuBLAS splits some products and
+ * adds the parts with a second kernel, and a cuDNN plan may first convert its data to another
+ * layout.
  */
 #ifndef RVL_SIMCUDA_KERNEL_H
 #define RVL_SIMCUDA_KERNEL_H
@@ -17,8 +18,8 @@
 #include "simcuda/wire/current.h"
 
 /*
- * An address stands for it, as that of a program's function does.
- * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED and the like: nothing was launched.
+ * An address identifies the kernel, as for a function of the program. On an error such as
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, nothing was launched.
  */
 static inline CUresult rvli_library_kernel_at(const void *kernel, CUstream stream)
 {
@@ -29,7 +30,7 @@ static inline CUresult rvli_library_kernel_at(const void *kernel, CUstream strea
     return cuLaunchKernel((CUfunction)(uintptr_t)kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
 }
 
-/* One of which nothing is known. */
+/* Launches a kernel about which nothing is known. */
 static inline CUresult rvli_library_kernel(CUstream stream)
 {
     static const char kernel;

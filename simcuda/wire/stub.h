@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that are not simulated. Every entry point of a public header becomes a weak function,
- * which a file that simulates it replaces. It says once that it was asked for, and which library
- * asked, and answers what CUDA answers where something is not supported.
+ * Functions that are not simulated. Every entry point of a public header becomes a weak
+ * function, which a file that simulates the function overrides. On its first call, the stub
+ * reports its name and the library that called it. It always returns CUDA's error for an
+ * unsupported operation.
  */
 #ifndef RVL_SIMCUDA_STUB_H
 #define RVL_SIMCUDA_STUB_H
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Once: the compiler would put part of it into each of some thousand functions. */
+/* Not inlined: otherwise the compiler copies part of it into each of about a thousand functions. */
 __attribute__((noinline)) static void rvli_stub_tell(const char *name, void *caller,
                                                      atomic_flag *told)
 {
@@ -30,7 +31,7 @@ __attribute__((noinline)) static void rvli_stub_tell(const char *name, void *cal
 
 #define RVLI_STUB(name, answer) RVLI_STUB_AS(name, #name, answer)
 
-/* The same of a name that a macro replaces, told by its own. */
+/* Like RVLI_STUB, for a name that a macro replaces: text is the name to report. */
 #define RVLI_STUB_AS(name, text, answer)                                                           \
     __attribute__((weak)) int name(void);                                                          \
     int name(void)                                                                                 \
