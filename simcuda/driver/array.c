@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arrays: memory in a layout that only the device knows. They take what an H200 took for the sizes
- * that were asked (tests/simcuda/facts.c, arrays): rows of whole 64 bytes, eight rows at a time.
- * They have no content, and no textures are made of them.
+ * Arrays: memory with a layout that only the device knows. Their sizes follow measurements on an
+ * H200 (tests/simcuda/facts.c, arrays): rows of a multiple of 64 bytes, in groups of eight rows.
+ * They have no content. Textures are not simulated.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define LEVELS_MAX 17
 
 struct CUarray_st {
-    CUdeviceptr addr; /* 0: a level, in the memory of the whole */
+    CUdeviceptr addr; /* 0: a level of a mipmapped array, which owns the memory */
     CUDA_ARRAY3D_DESCRIPTOR shape;
 };
 
@@ -158,7 +158,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
         level.Height = half(level.Height);
         level.Depth = level.Flags & CUDA_ARRAY3D_LAYERED ? level.Depth : half(level.Depth);
         if (last)
-            count = made->count + 1; /* no more than it can have */
+            count = made->count + 1; /* it can have no more levels */
     }
     result = cuMemAlloc(&made->addr, bytes);
     if (result == CUDA_SUCCESS)

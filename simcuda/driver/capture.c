@@ -10,20 +10,20 @@ typedef struct capture {
     uint64_t id;
     CUstreamCaptureMode mode;
     CUgraph graph;
-    bool own_graph; /* and not one that the program gave */
+    bool own_graph; /* the capture made the graph */
     CUstream origin;
     const void *thread;
-    CUstream *streams; /* all that are in it */
+    CUstream *streams; /* all streams in the capture */
     size_t stream_count;
     bool lost;
-    bool unjoined; /* a stream is gone, and nobody waited for its work */
+    bool unjoined; /* a stream in it was destroyed, and its work was never joined */
 } capture;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static capture *captures;
-static atomic_size_t live; /* so that no lock is taken while nothing is captured */
+static atomic_size_t live; /* avoids the lock while nothing is captured */
 static uint64_t ids;
-static __thread CUstreamCaptureMode thread_mode; /* its address stands for the thread */
+static __thread CUstreamCaptureMode thread_mode; /* its address identifies the thread */
 
 void rvli_capture_forget(void)
 {
@@ -47,7 +47,7 @@ static capture *capture_of(CUstream stream)
     return find(rvli_stream_of(stream)->after.capture);
 }
 
-/* A captured stream that the legacy stream would have to wait for. */
+/* A captured stream that synchronizes with the legacy stream. */
 static capture *find_implicit(CUstream stream)
 {
     if (!rvli_stream_is_legacy(stream))
@@ -67,7 +67,7 @@ static CUresult lose(capture *of, CUresult result)
 
 static bool set_frontier(rvli_frontier *of, uint64_t id, const CUgraphNode *nodes, size_t count)
 {
-    CUgraphNode *copy = malloc((count + 1) * sizeof(CUgraphNode)); /* never of nothing */
+    CUgraphNode *copy = malloc((count + 1) * sizeof(CUgraphNode)); /* never of size 0 */
     if (copy == NULL)
         return false;
     if (count > 0)
@@ -115,7 +115,8 @@ static bool join(capture *to, CUstream stream, const CUgraphNode *nodes, size_t 
     return true;
 }
 
-/* Answers the graph, which the caller frees without the lock if nobody gets it. */
+/* Ends a capture and returns its graph. If nobody takes the graph, the caller frees it without
+ * the lock. */
 static CUgraph end(capture *of)
 {
     CUgraph graph = of->graph;
@@ -133,7 +134,7 @@ static CUgraph end(capture *of)
     return graph;
 }
 
-/* Whether everything in the capture comes before what its first stream did last. */
+/* Whether the last work of the origin stream depends on everything in the capture. */
 static bool is_joined(const capture *of)
 {
     CUgraph graph = of->graph;
@@ -141,7 +142,7 @@ static bool is_joined(const capture *of)
         graph->nodes[i]->mark = 0;
     for (size_t i = 0; i < of->origin->after.count; i++)
         of->origin->after.nodes[i]->mark = 1;
-    for (size_t i = graph->count; i > 0; i--) /* dependencies point back */
+    for (size_t i = graph->count; i > 0; i--) /* dependencies point to earlier nodes */
         for (size_t j = 0; graph->nodes[i - 1]->mark && j < graph->nodes[i - 1]->before_count; j++)
             graph->nodes[i - 1]->before[j]->mark = 1;
     for (size_t i = 0; i < of->stream_count; i++)
@@ -151,7 +152,7 @@ static bool is_joined(const capture *of)
     return !of->unjoined;
 }
 
-/* ---- What may not be done meanwhile ---- */
+/* ---- What captures forbid ---- */
 
 /* The three modes are those of cuThreadExchangeStreamCaptureMode(). */
 static bool forbids(const capture *of)
@@ -252,7 +253,7 @@ static CUresult work_locked(CUstream stream, CUgraphNodeType type, const rvli_no
     rvli_frontier *after = &rvli_stream_of(stream)->after;
     CUresult result = rvli_graph_add(of->graph, type, params, after->nodes, after->count, &node);
     if (result == CUDA_SUCCESS) {
-        after->nodes[0] = node; /* there is room for one */
+        after->nodes[0] = node; /* a failed capture still has room for one node */
         after->count = 1;
     }
     return result;
@@ -471,8 +472,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
     return begin(stream, graph, nodes, count, mode);
 }
 
-/* What the end of a capture on this stream answers; the capture goes on in the first three cases.
- */
+/* Returns the result of ending a capture on this stream. In the first three cases, the capture
+ * goes on. */
 static CUresult judge(capture *of, CUstream stream, bool *ends_out)
 {
     *ends_out = false;
@@ -524,7 +525,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
     return cuStreamGetCaptureInfo(stream, status, NULL, NULL, NULL, NULL, NULL);
 }
 
-/* The list of nodes is the stream's own, and good until its next call. */
+/* The stream owns the list of nodes, which is valid until its next call. */
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
                                 CUgraph *graph, const CUgraphNode **nodes,
                                 const CUgraphEdgeData **data, size_t *count)
@@ -549,7 +550,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
         if (nodes != NULL)
             *nodes = after->nodes;
         if (data != NULL)
-            *data = NULL; /* whole dependencies */
+            *data = NULL; /* only full dependencies */
         if (count != NULL)
             *count = after->count;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Figures are NVIDIA's, of the compute capability (CUDA C++ Programming Guide, "Technical
- * Specifications per Compute Capability") and of the card's data sheet or whitepaper:
- * multiprocessors, L2, clocks, width of the memory bus. Only those of the H200 and the H100 with
- * 80 GB were compared with a card's own answers, and of them multiprocessors and L2 alone.
+ * NVIDIA's figures, by compute capability (CUDA C++ Programming Guide, "Technical Specifications
+ * per Compute Capability") or from the card's data sheet or whitepaper: multiprocessors, L2,
+ * clocks, width of the memory bus. Only the multiprocessors and L2 of the H200 and of the H100
+ * with 80 GB were compared with a card.
  */
 #include "simcuda/driver/cards.h"
 
@@ -34,7 +34,7 @@ static const rvli_card cards[] = {
      4096},
 };
 
-/* What has no figures of its own is computed for as an H200 is; the name says so. */
+/* A profile without figures here uses the H200's. The device's name shows that. */
 const rvli_card *rvli_card_find(const char *profile)
 {
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)

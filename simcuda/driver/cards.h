@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Kinds of GPU: what the driver and NVML say of them. */
+/* Kinds of GPU, as the driver and NVML report them. */
 #ifndef RVL_SIMCUDA_CARDS_H
 #define RVL_SIMCUDA_CARDS_H
 
-/* A kind of GPU as CUDA describes it. Memory apart: that is in rvl_profile. */
+/* A kind of GPU as CUDA describes it, except its memory, which is in rvl_profile. */
 typedef struct rvli_card {
     const char *profile;
     const char *name;
@@ -17,7 +17,7 @@ typedef struct rvli_card {
     int clock_khz, memory_clock_khz, bus_bits;
 } rvli_card;
 
-/* The card of a profile (reveille/sim.h); of any other name the H200. Never NULL. */
+/* The card of a profile (reveille/sim.h). The H200 for any other name. Never NULL. */
 const rvli_card *rvli_card_find(const char *profile);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process checkpoint, of this process by itself: all that it has on the devices goes, its
- * addresses stay, and the content that is kept here stays known.
+ * The process checkpoint, for this process only. Its memory on the devices is released. Its
+ * addresses stay reserved, and the content that is kept here stays known.
  *
- * As an H100 answers it, driver 580 (bench/gpu/driver/checkpoint.py,
- * bench/results/2026-11-24-h100/checkpoint.jsonl). A call out of turn is CUDA_ERROR_ILLEGAL_STATE.
- * Managed memory is refused, and no harm is done. A process with another's memory open goes, and
- * never comes back. Nor does one that finds no room: CUDA_ERROR_OUT_OF_MEMORY once,
- * CUDA_ERROR_OPERATING_SYSTEM forever. Meanwhile calls that need a context wait.
+ * It behaves as an H100 does, driver 580 (bench/gpu/driver/checkpoint.py,
+ * bench/results/2026-11-24-h100/checkpoint.jsonl). A call out of turn returns
+ * CUDA_ERROR_ILLEGAL_STATE. Managed memory is refused, and nothing changes. A process that has
+ * another process's memory open can be checkpointed, but never restored. A process that finds no
+ * room is never restored either: the first try returns CUDA_ERROR_OUT_OF_MEMORY, all later tries
+ * CUDA_ERROR_OPERATING_SYSTEM. While a process is locked, its calls that need a context wait.
  *
- * Not simulated: other processes (CUDA_ERROR_NOT_SUPPORTED), and that memory which another process
- * has open stays on the card for it.
+ * Not simulated: checkpoints of other processes (CUDA_ERROR_NOT_SUPPORTED), and that memory
+ * stays on the card while another process has it open.
  */
 #include "simcuda/driver/checkpoint.h"
 
@@ -66,7 +67,7 @@ CUresult cuCheckpointProcessGetState(int process, CUprocessState *state_out)
     return result;
 }
 
-/* Everything is complete when asked, so there is nothing to wait for. */
+/* All work is complete at once, so there is nothing to wait for. */
 CUresult cuCheckpointProcessLock(int process, CUcheckpointLockArgs *arguments)
 {
     CUresult result = check(process);
@@ -102,7 +103,7 @@ CUresult cuCheckpointProcessCheckpoint(int process, CUcheckpointCheckpointArgs *
     return result;
 }
 
-/* What memory of others that is open here makes of a restore. */
+/* Whether open memory of other processes prevents a restore. */
 static CUresult check_foreign(void)
 {
     if (rvli_ipc_any_open())

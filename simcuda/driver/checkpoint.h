@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of a process that is locked or off its devices (cuCheckpointProcessLock) wait here. */
+/* Calls wait here while the process is locked or off its devices (cuCheckpointProcessLock). */
 #ifndef RVL_SIMCUDA_CHECKPOINT_H
 #define RVL_SIMCUDA_CHECKPOINT_H
 

@@ -16,15 +16,15 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int machine = -1;
-static uint64_t connection; /* the kernel's number of the socket, which no other has */
+static uint64_t connection; /* the kernel's unique number of the socket */
 static pid_t owner;         /* the process that opened it */
 static bool lost;
-static bool has_memory; /* or a context: it has asked for some */
+static bool has_memory; /* has requested memory or a context */
 static int devices;
-static char own_name[RVLI_WIRE_TEXT_BYTES]; /* as the machine calls this process */
+static char own_name[RVLI_WIRE_TEXT_BYTES]; /* the machine's name for this process */
 static void (*forget_all)(void);
 
-/* 0: it is no socket. */
+/* A number that identifies a socket. 0: the file is not a socket. */
 static uint64_t number_of(int file)
 {
     uint64_t number = 0;
@@ -32,11 +32,11 @@ static uint64_t number_of(int file)
     struct stat status;
     if (getsockopt(file, SOL_SOCKET, SO_COOKIE, &number, &size) == 0)
         return number;
-    /* qemu's user mode does not know the option. A socket's inode is its own while it is open. */
+    /* qemu's user mode lacks this option. A socket's inode is unique while it is open. */
     return fstat(file, &status) == 0 && S_ISSOCK(status.st_mode) ? (uint64_t)status.st_ino : 0;
 }
 
-/* Whether the descriptor is still the connection, and not the program's own. */
+/* Whether the descriptor still is the connection, and has not been reused by the program. */
 static bool is_connection(void)
 {
     return machine >= 0 && connection != 0 && number_of(machine) == connection;
@@ -76,7 +76,7 @@ static void at_exit(int status, void *unused)
 __attribute__((constructor)) static void watch_process(void)
 {
     pthread_atfork(before_fork, in_parent, in_child);
-    on_exit(at_exit, NULL); /* and not atexit(): that knows no status */
+    on_exit(at_exit, NULL); /* not atexit(), which gets no status */
 }
 
 void rvli_client_on_fork(void (*forget)(void))
@@ -95,7 +95,7 @@ static bool send_request(const rvli_wire_request *request)
     return sent == (ssize_t)size;
 }
 
-/* file: takes one if it comes, or NULL: none is expected. */
+/* file: receives a descriptor, if one comes; NULL: none is expected. */
 static bool receive(rvli_wire_answer *answer, int *file)
 {
     ssize_t length;
@@ -124,7 +124,7 @@ static void lose(const char *why, const char *remedy)
     machine = -1;
 }
 
-/* Whether a request can be sent; if not, why has been said where it has not been before. */
+/* Whether a request can be sent. If not, the reason is printed once. */
 static rvl_status check(void)
 {
     if (owner != getpid())
@@ -147,9 +147,9 @@ static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *a
     return RVL_ERR_NO_DRIVER;
 }
 
-/* ---- What the process is called ---- */
+/* ---- The name of the process ---- */
 
-#define CUT_BYTES 15 /* the kernel keeps no more of a program's name */
+#define CUT_BYTES 15 /* the kernel cuts a program's name here */
 
 static void read_line(const char *path, char text[RVLI_WIRE_TEXT_BYTES])
 {
@@ -161,8 +161,8 @@ static void read_line(const char *path, char text[RVLI_WIRE_TEXT_BYTES])
         close(file);
 }
 
-/* Who gives itself a title writes it over its arguments, too: "sglang::scheduler_TP0" is whole
- * there. A worker of Ray has the method that runs behind a full stop. */
+/* A process that sets its title also writes it over its arguments, so "sglang::scheduler_TP0" is
+ * complete there. A worker of Ray appends a full stop and the running method. */
 static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
 {
     char title[RVLI_WIRE_TEXT_BYTES];
@@ -174,7 +174,7 @@ static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
         snprintf(text, RVLI_WIRE_TEXT_BYTES, "%.*s", (int)strcspn(title, ". "), title);
 }
 
-/* Which of several it is, as torchrun and others say it: a process's id changes from run to run. */
+/* Reads the process's rank, as torchrun and others set it. A process id changes from run to run. */
 static void read_rank(rvli_wire_request *named)
 {
     const char *text = getenv("RANK");
@@ -187,8 +187,8 @@ static void read_rank(rvli_wire_request *named)
 }
 
 /*
- * A worker of Ray and an engine take their titles after they have loaded CUDA. So the name is said
- * before the first request that needs one.
+ * Sends the name before the first request that needs one. Not earlier: workers of Ray and
+ * engines set their titles after they have loaded CUDA.
  */
 static rvl_status introduce(const rvli_wire_request *before)
 {
@@ -221,7 +221,8 @@ static bool connect_to(const char *name)
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }
 
-/* The machine admits nobody else, and would end the connection without a word. */
+/* Whether the machine belongs to this user. It drops connections of other users without a
+ * message. */
 static bool is_own(void)
 {
     struct ucred peer;
@@ -229,7 +230,7 @@ static bool is_own(void)
     return getsockopt(machine, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid == geteuid();
 }
 
-/* Whether the machine was started in this process's network namespace, as far as can be known. */
+/* Whether the machine was started in this process's network namespace. True if this is unknown. */
 static bool is_near(const char *name)
 {
     size_t length = strlen(name);
@@ -288,7 +289,7 @@ rvl_status rvli_client_open(void)
     return status;
 }
 
-/* A name is never taken back while the process runs, so it is read without the lock. */
+/* A name never changes while the process runs, so it is read without the lock. */
 const char *rvli_client_name(void)
 {
     return own_name;
@@ -325,7 +326,7 @@ rvl_status rvli_client_send_for_file(const rvli_wire_request *request, rvli_wire
 {
     *file_out = -1;
     rvl_status status = send_for(request, answer_out, file_out);
-    if (status == RVL_OK && *file_out < 0) /* this process can have no more files */
+    if (status == RVL_OK && *file_out < 0) /* the process cannot open more files */
         status = RVL_ERR_IO;
     return status;
 }
@@ -381,7 +382,7 @@ void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text)
     rvli_client_post(&request);
 }
 
-/* Nobody waits for another thread at the end, which may hold the lock for good. */
+/* Does not wait for the lock: at the end, another thread may hold it forever. */
 void rvli_client_end(int status, const char *error)
 {
     rvli_wire_request request = {.kind = RVLI_WIRE_END, .bytes = (uint64_t)status};

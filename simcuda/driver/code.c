@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the handles of all code */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* protects the handles of all code */
 
 static CUresult result_of(rvli_image_error error)
 {
@@ -57,7 +57,7 @@ CUresult rvli_code_load(const void *image, size_t size_bytes, int device, rvli_c
 static CUresult read_file(FILE *file, char **bytes_out, size_t *size_bytes_out)
 {
     long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (size == LONG_MAX) /* of a folder: CUDA finds no memory for so much */
+    if (size == LONG_MAX) /* a folder: CUDA returns out of memory, too */
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (size < 0 || fseek(file, 0, SEEK_SET) != 0)
         return CUDA_ERROR_INVALID_IMAGE;
@@ -135,7 +135,7 @@ static CUresult make(rvli_code *code, const rvli_kernel_entry *entry, CUmodule m
     return result;
 }
 
-/* That of a name of which an image says nothing. */
+/* Finds or makes the handle for a name in an image that cannot be read. */
 static CUresult find_sealed(rvli_code *code, const char *name, CUmodule module, CUlibrary library,
                             CUfunction *function_out)
 {
@@ -227,7 +227,7 @@ void rvli_code_answer(unsigned count, const CUjit_option *options, void **values
         switch ((int)options[i]) {
         case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        case CU_JIT_WALL_TIME: /* a float: its zero looks the same */
+        case CU_JIT_WALL_TIME: /* a float, of which zero has the same bits */
             values[i] = NULL;
             break;
         default:

@@ -15,34 +15,35 @@
 #include "simcuda/driver/unknown.h"
 #include "simcuda/wire/wire.h"
 
-#define FRAME_BYTES ((uint64_t)512) /* in which PyTorch hands out memory: a small tensor is one */
+#define FRAME_BYTES                                                                                \
+    ((uint64_t)512) /* the unit in which PyTorch allocates: a small tensor is one frame */
 #define WORD_BITS ((size_t)64)
 
 /*
- * All that is kept: room for 64 of the largest copies by default, and always for four. A frame
- * costs a fifth more than what it holds.
+ * Bounds all kept content: 64 of the largest copies by default, and always at least four. A
+ * frame costs a fifth more than its content.
  */
 #define TOTAL_BYTES ((size_t)64 << 20)
 #define TOTAL_COPIES 4
 
-#define MOVED_BYTES ((size_t)1 << 16) /* at once, where memory becomes shared */
+#define MOVED_BYTES ((size_t)1 << 16) /* copied at once when memory becomes shared */
 
-/* Of those that nobody has read yet, so many may stay. When one is added, a few others go. */
+/* The most promises that nobody has read yet. At the limit, each new one settles a few old ones. */
 #define PROMISES_MOST 16
 #define PROMISES_AT_ONCE 4
 
-/* Bytes of device memory. Those that are not known are 0. */
+/* Bytes of device memory. Unknown bytes are 0. */
 typedef struct frame {
     TAILQ_ENTRY(frame) by_age;
     uint64_t base;
-    uint64_t twin;                           /* the number of the last twin that has some of it */
-    uint64_t known[FRAME_BYTES / WORD_BITS]; /* a bit a byte */
+    uint64_t twin; /* the number of the last twin that covers part of it */
+    uint64_t known[FRAME_BYTES / WORD_BITS]; /* one bit for each byte */
     unsigned char bytes[FRAME_BYTES];
 } frame;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static rvli_addrmap frames;
-static rvli_addrmap shared; /* addresses with content in the machine's file */
+static rvli_addrmap shared; /* address ranges with content in the machine's file */
 static rvli_pool pool;
 static TAILQ_HEAD(, frame) ages;
 static bool begun;
@@ -79,7 +80,7 @@ size_t rvli_contents_most(void)
     return copies > TOTAL_BYTES ? copies : TOTAL_BYTES;
 }
 
-/* Lets go of the lock, and then of promises that nobody needs any more. */
+/* Releases the lock, and then ends the promises that are no longer needed. */
 static void leave(void)
 {
     rvli_promise *ended = rvli_promise_take_ended();
@@ -89,7 +90,7 @@ static void leave(void)
 
 /* ---- Which bytes of a frame are known ---- */
 
-/* The bits of word `word` that lie in [from, to) of the frame. */
+/* The bits of word `word` for [from, to) of the frame. */
 static uint64_t bits(size_t word, size_t from, size_t to)
 {
     size_t first = word * WORD_BITS;
@@ -128,7 +129,7 @@ static bool is_empty(const frame *of)
 
 /* ---- Frames, with the lock held ---- */
 
-/* The frame is about to change, or to have another twin. */
+/* Ends the frame's twin, before the frame changes or gets another twin. */
 static void end_twin(frame *of)
 {
     if (twins[of->twin % RVLI_CONTENTS_TWINS] == of->twin)
@@ -160,7 +161,7 @@ static frame *get(uint64_t base)
     return begun ? rvli_addrmap_get(&frames, base) : NULL;
 }
 
-/* NULL: there is no memory for it. */
+/* NULL: out of memory. */
 static frame *get_or_make(uint64_t base)
 {
     begin();
@@ -184,7 +185,7 @@ static frame *get_or_make(uint64_t base)
 
 /* ---- Bytes in frames, with the lock held ---- */
 
-/* How many of the bytes from addr on lie in the frame that addr lies in. */
+/* How many of the bytes from addr on lie in addr's frame. */
 static size_t part_of(uint64_t addr, size_t bytes)
 {
     size_t left = FRAME_BYTES - addr % FRAME_BYTES;
@@ -198,14 +199,14 @@ static void write_frames(uint64_t to, const void *from, size_t bytes)
         part = part_of(to + done, bytes - done);
         frame *of = get_or_make(to + done - at);
         if (of == NULL)
-            continue; /* not kept: there was no frame, so nothing old is left */
+            continue; /* not kept; there was no frame, so no old content is left */
         end_twin(of);
         memcpy(of->bytes + at, (const char *)from + done, part);
         set_known(of, at, at + part, true);
     }
 }
 
-/* How many of the bytes from addr on, of `bytes`, lie before the next frame. */
+/* How many of the `bytes` from addr on lie before the next frame. */
 static size_t gap_before(uint64_t addr, size_t bytes)
 {
     const frame *of = begun ? rvli_addrmap_ceil(&frames, addr - addr % FRAME_BYTES, NULL) : NULL;
@@ -214,7 +215,7 @@ static size_t gap_before(uint64_t addr, size_t bytes)
     return of->base > addr ? of->base - addr : 0;
 }
 
-/* Goes by what is kept, too: what is read may be the memory of a whole device. */
+/* Steps from frame to frame, over gaps, since the range may be a whole device's memory. */
 static bool read_frames(uint64_t from, void *to, size_t bytes)
 {
     bool known = true;
@@ -234,7 +235,7 @@ static bool read_frames(uint64_t from, void *to, size_t bytes)
     return known;
 }
 
-/* Goes by what is kept, and not by what is forgotten, which may be the memory of a whole device. */
+/* Iterates over the kept frames, not over the range, which may be a whole device's memory. */
 static void forget_frames(uint64_t addr, size_t bytes)
 {
     uint64_t end = addr + bytes, next = addr - addr % FRAME_BYTES;
@@ -264,11 +265,11 @@ static void list_frames(uint64_t from, bool *known, size_t bytes)
     }
 }
 
-/* ---- Bytes wherever they are kept, with the lock held ---- */
+/* ---- Bytes in frames or in shared memory, with the lock held ---- */
 
 /*
- * How many of the bytes from addr on are kept in the same way. *where_out: where, if they are
- * shared; else its size is 0.
+ * How many of the bytes from addr on are kept in the same place. *where_out: the place, if they
+ * are shared; else its size is 0.
  */
 static size_t alike(uint64_t addr, size_t bytes, rvli_shared_place *where_out)
 {
@@ -325,7 +326,8 @@ static void forget_locked(uint64_t addr, size_t bytes)
     }
 }
 
-/* The number of a new twin of these bytes, or 0: some are not known, shared, or too many. */
+/* Makes a twin of these bytes, and returns its number. 0: some bytes are unknown or shared, or
+ * there are too many. */
 static uint64_t make_twin(uint64_t addr, size_t bytes)
 {
     rvli_shared_place where;
@@ -351,7 +353,7 @@ static uint64_t make_twin(uint64_t addr, size_t bytes)
     return number;
 }
 
-/* For each byte whether it is known: before a copy, which may overlap what it reads. */
+/* Lists which bytes are known. Used before a copy, which may overlap its source. */
 static void list_known(uint64_t from, bool *known, size_t bytes)
 {
     rvli_shared_place where;
@@ -374,7 +376,7 @@ static void write_known_locked(uint64_t to, const char *bytes_read, const bool *
     }
 }
 
-/* room: two bytes for each that is copied. */
+/* room: two bytes for each byte copied. */
 static void move_locked(uint64_t to, uint64_t from, char *room, size_t bytes)
 {
     bool *known = (bool *)(room + bytes);
@@ -391,12 +393,11 @@ static void move_locked(uint64_t to, uint64_t from, char *room, size_t bytes)
 }
 
 /*
- * Writes what frames know of some bytes, and nothing else.
+ * Copies the known bytes of frames, and nothing else.
  *
- * from_host: of a backup, which is a copy to the host that is too large to be kept when it comes
- * back. Frames at the addresses of the host say which of its bytes were known. What they are is
- * read from the host when they come back, so nothing goes wrong if the program has put something
- * else there meanwhile.
+ * from_host: restores a backup, a copy to the host that is too large for its content to be kept.
+ * Frames at the host addresses show which of its bytes were known. The values are read from the
+ * host when they are copied back, so a change by the program in between is taken over.
  */
 static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host)
 {
@@ -404,7 +405,7 @@ static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host
     const frame *of;
     while (begun && (of = rvli_addrmap_ceil(&frames, next, NULL)) != NULL &&
            of->base < from + bytes) {
-        const frame copy = *of; /* which may go, for those that are made */
+        const frame copy = *of; /* the original may be evicted by new frames */
         size_t first = from > copy.base ? from - copy.base : 0;
         size_t end =
             from + bytes - copy.base < FRAME_BYTES ? from + bytes - copy.base : FRAME_BYTES;
@@ -419,9 +420,9 @@ static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host
     }
 }
 
-/* ---- What is promised ---- */
+/* ---- Promised content ---- */
 
-/* Without the lock: who reads these addresses waits for what is promised to them. */
+/* Waits for the content promised to these addresses. Call it without the lock. */
 static void settle(uint64_t addr, size_t bytes)
 {
     while (rvli_promised_count() > 0) {
@@ -438,8 +439,8 @@ static void settle(uint64_t addr, size_t bytes)
     }
 }
 
-/* The oldest goes where it belongs, if it has come. false: it is still on its way, or there are
- * few. */
+/* Settles the oldest promise, if its content has arrived. false: it has not, or there are few
+ * promises. */
 static bool settle_oldest(int most)
 {
     pthread_mutex_lock(&mutex);
@@ -483,7 +484,7 @@ void rvli_contents_settle(uint64_t addr, size_t bytes)
     settle(addr, bytes);
 }
 
-/* ---- What others call ---- */
+/* ---- Calls from other files ---- */
 
 void rvli_contents_write(uint64_t to, const void *from, size_t bytes)
 {
@@ -540,11 +541,11 @@ void rvli_contents_end(uint64_t addr, size_t bytes, const void *object)
     rvli_contents_forget(addr, bytes);
 }
 
-/* Also of a forked child: somebody else may have held its lock. */
+/* Also called in a forked child, where another thread of the parent may have held the lock. */
 void rvli_contents_forget_all(void)
 {
     pthread_mutex_init(&mutex, NULL);
-    begun = false; /* what was kept is the parent's, and left as it is */
+    begun = false; /* the parent's content is not touched */
     for (size_t i = 0; i < RVLI_CONTENTS_TWINS; i++)
         twins[i] = 0;
     rvli_shared_contents_forget_file();
@@ -618,7 +619,7 @@ uint64_t rvli_contents_read_twin(uint64_t from, void *to, size_t bytes)
 
 /* ---- Memory that processes share ---- */
 
-/* What frames have of shared memory: to where it is kept from now on, in pieces of some length. */
+/* Moves the content of frames to the shared place, in pieces of limited length. */
 static void move_frames(uint64_t addr, size_t bytes)
 {
     char *room = malloc(2 * MOVED_BYTES);
@@ -649,7 +650,7 @@ void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place)
         *made = (rvli_shared_place){.place = place, .size_bytes = bytes};
         move_frames(addr, bytes);
     } else {
-        free(made); /* this process sees its own alone, as before */
+        free(made); /* the process keeps its own content, as before */
     }
     leave();
 }
@@ -664,7 +665,7 @@ void rvli_contents_unshare(uint64_t addr)
 
 /* ---- Copies to the host ---- */
 
-/* What was noted of this host memory before is out of date in any case. */
+/* Notes which bytes are known, replacing older notes for this host memory. */
 static void note_backup(const void *to, uint64_t from, size_t bytes)
 {
     pthread_mutex_lock(&mutex);
@@ -703,7 +704,7 @@ void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes)
 
 /* ---- Tensors ---- */
 
-/* The innermost dimensions without gaps are one piece. Answers how many dimensions are left. */
+/* Joins the innermost dimensions that have no gaps. Returns the number of dimensions left. */
 static int join(size_t *unit_bytes, int dimensions, const int64_t *sizes, const int64_t *strides)
 {
     int64_t whole = 1;
@@ -713,7 +714,7 @@ static int join(size_t *unit_bytes, int dimensions, const int64_t *sizes, const 
     return dimensions;
 }
 
-/* How many bytes lie from the first element to the last. */
+/* The bytes from the first element to the end of the last. */
 static size_t reach_of(size_t unit_bytes, int dimensions, const int64_t *sizes,
                        const int64_t *strides)
 {
@@ -728,7 +729,7 @@ typedef struct piece {
     char *host;
 } piece;
 
-/* Calls each() for every piece, in the order of the last dimension first. */
+/* Calls each() for every piece, with the last dimension varying fastest. */
 static bool walk(piece *at, size_t piece_bytes, size_t element_bytes, int dimensions,
                  const int64_t *sizes, const int64_t *strides, bool (*each)(const piece *, size_t))
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts: which device a thread works on. The driver takes its share of a device for each
- * (simcuda/machine/serve.c), and gives it back when the context is destroyed. What was allocated in
- * it goes with it. Code and streams go with the last context that the process has on the device.
- * Memory of pools, graphs and cuMemCreate stays.
+ * Contexts: the device on which a thread works. The driver takes its share of a device for each
+ * context (simcuda/machine/serve.c), and releases it when the context is destroyed. Memory
+ * allocated in the context is freed with it. Code and streams are freed with the process's last
+ * context on the device. Memory of pools, graphs and cuMemCreate stays.
  *
- * A device's primary context is made when it is retained. It is destroyed when nobody has it any
- * more, and when it is reset, after which those who have it still must release it. The next who
- * retains it makes it again, with the same handle. A destroyed context may still be current
- * somewhere: its calls answer CUDA_ERROR_CONTEXT_IS_DESTROYED.
+ * A device's primary context is made when it is retained. It is destroyed when its last user
+ * releases it, and when it is reset; after a reset, its users must still release it. The next
+ * retain makes it again, with the same handle. A destroyed context may still be current in some
+ * thread: its calls return CUDA_ERROR_CONTEXT_IS_DESTROYED.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,19 +24,19 @@
 #define DEPTH_MAX 64
 
 struct CUctx_st {
-    CUcontext next; /* made after it, alive or not, if it is no primary one */
+    CUcontext next; /* in the list of non-primary contexts, alive or destroyed */
     int device;
-    unsigned number; /* 0: a primary one */
+    unsigned number; /* 0: a primary context */
     atomic_bool alive;
     unsigned flags;
-    unsigned users; /* of a primary one */
+    unsigned users; /* of a primary context */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st primaries[DEVICES_MAX];
-static CUcontext own; /* of the program's making; handles stay, so that no later one is the same */
+static CUcontext own; /* made by the program; never freed, so that no handle is reused */
 static unsigned numbers;
-static unsigned alive[DEVICES_MAX]; /* contexts of a device */
+static unsigned alive[DEVICES_MAX]; /* number of contexts on each device */
 static __thread CUcontext stack[DEPTH_MAX];
 static __thread int depth;
 
@@ -85,7 +85,7 @@ unsigned rvli_current_context(void)
     return current() != NULL ? current()->number : 0;
 }
 
-/* ---- Made and destroyed, with the lock held ---- */
+/* ---- Creation and destruction, with the lock held ---- */
 
 static CUresult make(CUcontext context, int device)
 {
@@ -187,7 +187,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
     return result;
 }
 
-/* ---- Contexts of the program's own ---- */
+/* ---- Contexts made by the program ---- */
 
 static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 {
@@ -220,7 +220,7 @@ CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned
     return create(context, flags, device);
 }
 
-/* As programs of CUDA 12 and older ones call it. CUDA 13's header has no prototypes of these. */
+/* Called by programs for CUDA 12 and earlier. CUDA 13's header has no prototypes for these. */
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count,
                         unsigned int flags, CUdevice device);
@@ -302,7 +302,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     return result;
 }
 
-/* Of a destroyed context as well. */
+/* Also works for a destroyed context. */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
     CUresult result = device == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_driver_ready();
@@ -338,7 +338,7 @@ CUresult cuCtxSynchronize(void)
 }
 
 #if CUDA_VERSION >= 13000
-/* Of a context, current or not. NULL: the current one. */
+/* context: current or not. NULL: the current one. */
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     if (context == NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies and fills. What is in device memory is in contents.h, as far as it is known. Between
- * places in host memory bytes are copied.
+ * Copies and fills. contents.h has the known content of device memory. Between host addresses,
+ * the bytes are copied.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@ static bool on_device(uint64_t addr)
     return rvli_range_find(addr, &range) && rvli_range_on_device(&range);
 }
 
-/* Whether the bytes lie in the range that the address lies in, and memory is there. */
+/* Whether all the bytes lie in addr's range, and have memory. */
 static bool within(uint64_t addr, size_t bytes)
 {
     rvli_range range;
@@ -44,7 +44,7 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* At once, or when the graph is launched that the stream is captured into. */
+/* Copies at once, or at the launch of the graph into which the stream is captured. */
 static CUresult copy_on(CUstream stream, uint64_t to, uint64_t from, size_t bytes)
 {
     bool captured = false;
@@ -53,7 +53,8 @@ static CUresult copy_on(CUstream stream, uint64_t to, uint64_t from, size_t byte
     return result != CUDA_SUCCESS || captured ? result : copy(to, from, bytes);
 }
 
-/* With a side in host memory it returns when it is done, and with it the stream before it. */
+/* A copy with host memory on either side returns when it is complete, with all earlier work of
+ * the stream. */
 static CUresult copy_now(uint64_t to, uint64_t from, size_t bytes)
 {
     CUresult result = copy_on(NULL, to, from, bytes);
@@ -72,7 +73,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
     return copy_on(stream, to, from, bytes);
 }
 
-/* The side that is named a device must be one. */
+/* A side that the caller calls a device address must be one. */
 static CUresult check_named(uint64_t to, bool to_device, uint64_t from, bool from_device,
                             size_t bytes)
 {
@@ -149,7 +150,7 @@ static CUresult fill(CUstream stream, uint64_t addr, unsigned value, size_t coun
     if (there)
         rvli_contents_fill(addr, value, count, unit);
     for (size_t i = 0; !there && i < count; i++)
-        memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory; little-endian */
+        memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory, little-endian */
     return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cubin: ELF for NVIDIA's cards. Kernels are functions of the symbol table with the mark of an
- * entry; what each needs lies in sections that carry its name, and in records of .nv.info. The
- * figures of sections and records are what `readelf` and `cuobjdump -res-usage` show of one file
- * (ptxas 12.8 and 13.0); LLVM's ELF.h names the flags.
+ * A cubin: an ELF file for NVIDIA's cards. Kernels are functions of the symbol table that are
+ * marked as entries. Their needs are in sections that carry their names, and in records of
+ * .nv.info. The numbers of sections and records come from comparing `readelf` and `cuobjdump
+ * -res-usage` on one file (ptxas 12.8 and 13.0). LLVM's ELF.h names the flags.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -11,15 +11,14 @@
 
 #include "simcuda/driver/image.h"
 
-#define MACHINE 190 /* NVIDIA CUDA; elf.h of older systems has no name for it */
-#define ABI_NEW 8   /* from it on the architecture lies 8 bits higher in the flags */
+#define MACHINE 190 /* NVIDIA CUDA; older versions of elf.h lack the name */
+#define ABI_NEW 8   /* from this ABI on, the architecture is 8 bits higher in the flags */
 #define ENTRY_MARK 0x10
 #define SHARED_OF_DRIVER                                                                           \
-    1024u /* that a section of shared memory has for the driver, from 9.0 on                       \
-           */
+    1024u /* reserved for the driver in a section of shared memory, from 9.0 on */
 
-/* Records of .nv.info: how long one is, and what it says. */
-#define RECORD_SHORT 3 /* its number stands where others have their length */
+/* Records of .nv.info: their format, and their kind. */
+#define RECORD_SHORT 3 /* a value in place of the length */
 #define RECORD_SIZED 4
 #define SAYS_THREADS_MOST 0x05
 #define SAYS_THREADS 0x10
@@ -32,9 +31,9 @@ typedef struct cubin {
     const unsigned char *bytes;
     size_t size_bytes;
     Elf64_Ehdr header;
-    Elf64_Shdr names; /* of sections */
+    Elf64_Shdr names; /* the table of section names */
     uint64_t section_count;
-    bool driver_shares; /* shared memory of kernels holds the driver's */
+    bool driver_shares; /* kernels' shared memory includes the driver's */
     unsigned constant_bytes;
     rvli_image *image;
 } cubin;
@@ -54,7 +53,7 @@ static bool section_at(const cubin *of, uint64_t index, Elf64_Shdr *out)
     return out->sh_type == SHT_NOBITS || inside(of, out->sh_offset, out->sh_size);
 }
 
-/* A string of a table, which ends inside it. NULL: it does not. */
+/* A string of a table. NULL: it does not end inside the table. */
 static const char *string_at(const cubin *of, const Elf64_Shdr *table, uint64_t offset)
 {
     if (table->sh_type != SHT_STRTAB || offset >= table->sh_size)
@@ -63,7 +62,8 @@ static const char *string_at(const cubin *of, const Elf64_Shdr *table, uint64_t 
     return memchr(text, '\0', table->sh_size - offset) != NULL ? text : NULL;
 }
 
-/* The kernel that a section belongs to by its name: .text.NAME for ".text.". NULL: to none. */
+/* The kernel to which a section belongs by name: for prefix ".text.", section .text.NAME. NULL:
+ * none. */
 static rvli_kernel_entry *entry_of(const cubin *of, const char *section, const char *prefix)
 {
     size_t length = strlen(prefix);
@@ -74,7 +74,7 @@ static rvli_kernel_entry *entry_of(const cubin *of, const char *section, const c
 
 /* ---- Symbols ---- */
 
-/* The bytes that a variable begins with, where its section has any. */
+/* Reads a variable's initial bytes, if its section has any. */
 static bool read_initial(const cubin *of, const Elf64_Shdr *section, const Elf64_Sym *symbol,
                          rvli_variable *variable)
 {
@@ -87,7 +87,7 @@ static bool read_initial(const cubin *of, const Elf64_Shdr *section, const Elf64
     return variable->initial != NULL;
 }
 
-/* One of global or constant memory; of other sections' objects nobody may ask. */
+/* Adds a variable of global or constant memory. Objects in other sections cannot be looked up. */
 static rvli_image_error add_variable(const cubin *of, const Elf64_Sym *symbol, const char *name)
 {
     Elf64_Shdr section;
@@ -144,7 +144,7 @@ static rvli_image_error read_symbols(const cubin *of, const Elf64_Shdr *table)
     return error;
 }
 
-/* ---- What kernels need ---- */
+/* ---- Needs of kernels ---- */
 
 static uint32_t number_at(const unsigned char *bytes)
 {
@@ -159,7 +159,7 @@ static int by_symbol(const void *wanted, const void *entry)
     return a < b ? -1 : a > b;
 }
 
-/* A record of the whole file: the symbol of a kernel, and a number. */
+/* A record for the whole file: a kernel's symbol, and a number. */
 static void note_number(const cubin *of, unsigned says, const unsigned char *body, size_t bytes)
 {
     if (bytes < 8 || of->image->entry_count == 0)
@@ -175,7 +175,7 @@ static void note_number(const cubin *of, unsigned says, const unsigned char *bod
         entry->local_bytes = number_at(body + 4);
 }
 
-/* A record of one kernel: threads of a block by dimension. */
+/* A record for one kernel: threads of a block in each dimension. */
 static void note_threads(rvli_kernel_entry *entry, unsigned says, const unsigned char *body,
                          size_t bytes)
 {
@@ -192,7 +192,7 @@ static void note_threads(rvli_kernel_entry *entry, unsigned says, const unsigned
         entry->threads_most = threads < 1024 ? (unsigned)threads : 1024;
 }
 
-/* entry NULL: of the whole file. */
+/* entry NULL: records for the whole file. */
 static bool read_records(const cubin *of, const Elf64_Shdr *section, rvli_kernel_entry *entry)
 {
     const unsigned char *at = of->bytes + section->sh_offset;
@@ -225,7 +225,7 @@ static void note_shared(const cubin *of, rvli_kernel_entry *entry, uint64_t byte
 
 /* ---- The file ---- */
 
-/* Says that it is for a card: the same major version, and a minor one that is not later. */
+/* Whether it runs on a card: the same major version, and a minor version that is not later. */
 static bool runs_on(const cubin *of, int major, int minor)
 {
     unsigned flags = of->header.e_flags;
@@ -246,7 +246,7 @@ static bool read_header(cubin *of)
         header->e_machine != MACHINE || header->e_shentsize != sizeof first)
         return false;
     if (of->size_bytes == SIZE_MAX) {
-        /* The tables lie behind all sections: which is further, is the end. */
+        /* The tables lie behind all sections, so the later of them marks the end. */
         uint64_t sections = header->e_shoff + (uint64_t)header->e_shnum * sizeof first;
         uint64_t programs = header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize;
         of->size_bytes = sections > programs ? sections : programs;
@@ -275,7 +275,7 @@ static rvli_image_error each_section(cubin *of, visit call)
     return error;
 }
 
-/* Kernels and variables, in the order of their symbols. */
+/* Adds kernels and variables, in the order of their symbols. */
 static rvli_image_error find_symbols(cubin *of, const Elf64_Shdr *section, const char *name)
 {
     if (strncmp(name, ".nv.shared.reserved.", 20) == 0)
@@ -286,7 +286,7 @@ static rvli_image_error find_symbols(cubin *of, const Elf64_Shdr *section, const
     return section->sh_type == SHT_SYMTAB ? read_symbols(of, section) : RVLI_IMAGE_OK;
 }
 
-/* What is said of kernels by symbol: before they are put into the order of their names. */
+/* Reads the records that refer to kernels by symbol, before the kernels are sorted by name. */
 static rvli_image_error find_numbers(cubin *of, const Elf64_Shdr *section, const char *name)
 {
     return strcmp(name, ".nv.info") != 0 || read_records(of, section, NULL) ? RVLI_IMAGE_OK

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices: how many there are, and what they are. */
+/* Devices: their number and their attributes. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
-static bool forked;                   /* this is the child of a process that was */
-static int visible = -1;              /* devices that this process sees; -1: not known yet */
-static int numbers[RVLI_DEVICES_MAX]; /* the machine's own of each */
-static int described;                 /* so many devices have their facts here */
+static bool forked;                   /* the parent had called cuInit() */
+static int visible = -1;              /* devices that this process sees; -1: unknown yet */
+static int numbers[RVLI_DEVICES_MAX]; /* the machine's numbers of these devices */
+static int described;                 /* the number of devices with facts here */
 static uint64_t bytes[RVLI_DEVICES_MAX];
 static const rvli_card *card_of[RVLI_DEVICES_MAX];
 static rvli_driver_figures figures[RVLI_DEVICES_MAX];
 
-/* What the environment says when CUDA is first used holds for the process. */
+/* The environment at CUDA's first use holds for the rest of the process. */
 static void look_which(void)
 {
     if (visible < 0)
@@ -103,7 +103,7 @@ CUresult cuInit(unsigned int flags)
 {
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (forked) /* as on an H100: the child can only become another program */
+    if (forked) /* as on an H100: the child can only exec */
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&mutex);
     rvl_status status = describe();
@@ -158,7 +158,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     return result;
 }
 
-/* One that says what it is: "reveille-sim" and the device's number (RVLI_UUID_TEXT). */
+/* The UUID spells its meaning: "reveille-sim" and the device's number (RVLI_UUID_TEXT). */
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
     CUresult result = known(device, uuid);
@@ -234,7 +234,7 @@ static int of_limits(CUdevice_attribute attribute)
     }
 }
 
-/* What this driver can do; all else is 0. */
+/* The abilities of this driver. All others are 0. */
 static int of_abilities(CUdevice_attribute attribute)
 {
     switch ((int)attribute) {

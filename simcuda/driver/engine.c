@@ -5,7 +5,7 @@
 
 #include "simcuda/driver/client.h"
 
-/* It waits until the machine has heard it: an engine may be killed at any time. */
+/* Waits until the machine has handled it, since an engine may be killed at any time. */
 void rvli_simulated_engine(const char *name, uint64_t blocks, uint32_t block_tokens,
                            uint64_t tokens, uint64_t bytes)
 {

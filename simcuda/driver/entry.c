@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How programs find this driver's functions at run time. They ask for a name and a version, and get
- * the form that this version has: for cuMemAlloc it is cuMemAlloc_v2 since CUDA 3.2.
+ * How programs find this driver's functions at run time. They ask for a name and a version, and
+ * get the function's form in that version. For cuMemAlloc that is cuMemAlloc_v2 since CUDA 3.2.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
 
-/* NVRTC has a runtime, and compiles without it. The engines of cuDNN have one, and plan without it.
- */
+/* NVRTC contains a runtime, but compiles without it. So do cuDNN's engines, which plan without
+ * it. */
 static bool does_without(const char *file)
 {
     const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
@@ -30,7 +30,7 @@ static bool is_named(const char *path, const char *begin)
     return strncmp(slash != NULL ? slash + 1 : path, begin, strlen(begin)) == 0;
 }
 
-/* The archive lies beside the library that has the runtime in it. */
+/* The archive is beside the library that contains the runtime. */
 static void tell_of_cute(const char *library)
 {
     const char *slash = strrchr(library, '/');
@@ -42,9 +42,8 @@ static void tell_of_cute(const char *library)
 }
 
 /*
- * Private tables of the driver: only a runtime that is linked into a program or library asks for
- * them, and usually cannot do without. CUDA's own functions that it finds there are not
- * documented.
+ * Private tables of the driver. Only a runtime linked into a program or a library asks for them,
+ * and usually fails without. CUDA does not document the functions that it finds there.
  */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
@@ -58,7 +57,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (is_named(asking, "libcute_dsl_runtime.so"))
         tell_of_cute(asking);
-    else if (is_named(asking, "libcupti.so")) /* what torch.profiler and others read */
+    else if (is_named(asking, "libcupti.so")) /* torch.profiler and others use it */
         fputs(
             "reveille: profilers see no activity of the GPU, since kernels do not run: CUPTI says "
             "that it cannot begin. What the program does on the CPU is seen, and so is what "
@@ -84,8 +83,8 @@ static void *own_library(void)
 }
 
 /*
- * Every form of every function, by the version that brought it: of the types in cudaTypedefs.h. The
- * first form has the function's name, the second one _v2 behind it, and so on.
+ * Every form of every function, with the version that introduced it, from the types in
+ * cudaTypedefs.h. The first form has the function's name, the second ends in _v2, and so on.
  */
 static const struct {
     const char *name;
@@ -95,7 +94,7 @@ static const struct {
 #include "cuda_versions.inc"
 };
 
-/* How many forms there are, and how many of them a version has. */
+/* Counts a function's forms, and those that a version has. */
 static void count_forms(const char *name, int version, unsigned *all_out, unsigned *old_out)
 {
     *all_out = *old_out = 0;
@@ -107,23 +106,23 @@ static void count_forms(const char *name, int version, unsigned *all_out, unsign
     }
 }
 
-/* What is written with a version or a way of streams is a form, and no name. */
+/* Whether the text is a name. A name with a suffix for a version or for streams is a form. */
 static bool is_name(const char *text)
 {
     return strncmp(text, "cu", 2) == 0 && strchr(text, '_') == NULL;
 }
 
-/* A form of its own for programs in which stream 0 is the thread's, if there is one. */
+/* Finds a form's variant for programs that use the thread's own stream 0, or else the form. */
 static void *find_form(const char *form, bool per_thread)
 {
     char own[NAME_BYTES];
     int length = snprintf(own, sizeof own, "%s_ptsz", form);
-    bool fits = length > 0 && (size_t)length < sizeof own; /* no name of CUDA's is as long */
+    bool fits = length > 0 && (size_t)length < sizeof own; /* all of CUDA's names fit */
     void *found = per_thread && fits ? dlsym(own_library(), own) : NULL;
     return found != NULL ? found : dlsym(own_library(), form);
 }
 
-/* The newest form up to this one; 0: of all that are there. */
+/* Finds the newest form up to a number. 0: of all forms. */
 static void *find(const char *name, unsigned newest, bool per_thread)
 {
     char form[NAME_BYTES];
@@ -135,7 +134,8 @@ static void *find(const char *name, unsigned newest, bool per_thread)
     return found != NULL ? found : find_form(name, per_thread);
 }
 
-/* As a card answers it: bench/gpu/driver/entry_points.py. A version below 0 is the newest. */
+/* Finds a function as a card's driver does: bench/gpu/driver/entry_points.py. A negative version
+ * means the newest. */
 static CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_thread,
                                               void **function_out)
 {
@@ -145,15 +145,15 @@ static CUdriverProcAddressQueryResult look_up(const char *name, int version, boo
     *function_out = is_name(name) ? find(name, old, per_thread) : NULL;
     if (*function_out == NULL)
         return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    if (all == 0 || old > 0) /* what has no type is as old as CUDA */
+    if (all == 0 || old > 0) /* a function without a type has existed since the first CUDA */
         return CU_GET_PROC_ADDRESS_SUCCESS;
     *function_out = NULL;
     return CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 }
 
 /*
- * A name that does not exist is not an error: the place gets NULL (cuda.h). Neither is a function
- * that is newer than the version asked for. A version newer than the driver is one.
+ * An unknown name is not an error: *function is set to NULL (cuda.h). A function that is newer
+ * than the version is not an error either. A version newer than the driver is an error.
  */
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
@@ -169,7 +169,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     return CUDA_SUCCESS;
 }
 
-/* As programs before CUDA 12 call it: it has no other way to say that there is no such name. */
+/* Called by programs before CUDA 12. It has no status, so an unknown name is an error. */
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
 {
     void *found = NULL;

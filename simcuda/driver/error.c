@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of results are those of the header; texts are the driver's where it has been seen. */
+/* Names of results come from the header. Texts are the driver's where they are known. */
 #include "simcuda/driver/driver.h"
 
 CUresult cuGetErrorName(CUresult error, const char **text)
@@ -19,7 +19,7 @@ CUresult cuGetErrorName(CUresult error, const char **text)
     }
 }
 
-/* NULL: the name must do. */
+/* NULL: use the name. */
 static const char *text_of(CUresult error)
 {
     switch ((int)error) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instantiated graphs: a copy of the graph in the order in which it is done. A launch calls its
- * host functions and does its copies and fills; kernels are taken, as everywhere.
+ * Instantiated graphs: a copy of the graph, in execution order. A launch calls its host
+ * functions and does its copies and fills. Kernels are accepted, but do not run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static void free_exec(CUgraphExec exec)
     free(exec);
 }
 
-/* What a child graph needs is looked at when the child is done; a cycle in it is refused here. */
+/* Rejects a graph with a cycle, also in a child graph. What a child graph needs is checked when
+ * it runs. */
 static bool has_order(CUgraph graph)
 {
     CUgraphNode *order = malloc((graph->count + 1) * sizeof(CUgraphNode));
@@ -214,7 +215,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
     return result == CUDA_SUCCESS ? rvli_capture_refuse(stream) : result;
 }
 
-/* A captured stream cannot take it: so an H200 has it. */
+/* Not supported on a captured stream, as on an H200. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     CUresult result = cuGraphUpload(exec, stream);
@@ -233,7 +234,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 /* ---- Updates ---- */
 
-/* Whether two nodes do the same kind of thing after the same nodes. */
+/* Whether two nodes do the same kind of work after the same nodes. */
 static CUgraphExecUpdateResult compare(CUgraphNode have, CUgraphNode wanted)
 {
     if (have->type != wanted->type)
@@ -264,7 +265,7 @@ static CUgraphExecUpdateResult compare_graphs(CUgraph have, CUgraph wanted, CUgr
     return result;
 }
 
-/* Takes over what the nodes do; the order is the same. */
+/* Takes over what the nodes do. The order is the same. */
 static CUresult replace(CUgraphExec exec, CUgraph with)
 {
     CUgraph copy = rvli_graph_copy(with);
@@ -276,7 +277,7 @@ static CUresult replace(CUgraphExec exec, CUgraph with)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUgraph old = exec->graph;
-    for (size_t i = 0; i < copy->count; i++) { /* it is still found by the first graph's nodes */
+    for (size_t i = 0; i < copy->count; i++) { /* the nodes of the first graph still find it */
         copy->nodes[i]->original = old->nodes[i]->original;
         copy->nodes[i]->disabled = old->nodes[i]->disabled;
     }

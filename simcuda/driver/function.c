@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions: which handles are valid, and what a kernel needs and may have. */
+/* Functions: which handles are valid, and the needs and limits of kernels. */
 #include "base/addrmap.h"
 #include "simcuda/driver/code.h"
 
 #define THREADS_BLOCK 1024u
-#define SHARED_BLOCK 49152 /* without opt-in */
+#define SHARED_BLOCK 49152 /* without opting in to more */
 
-/* The runtime's: it may use what the device has, since nobody says what it was allowed. */
+/* The runtime's functions. Their limits are unknown, so they may use all that the device has. */
 static struct CUfunc_st of_runtime = {
     .entry = {.name = "", .registers = RVLI_REGISTERS_ASSUMED},
     .dynamic_most = -1,
@@ -14,11 +14,11 @@ static struct CUfunc_st of_runtime = {
     .loaded = true,
 };
 
-/* Stands where a handle was, until its address is used again. */
+/* Marks the place of a removed handle, until its address is used again. */
 static struct CUfunc_st gone;
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static rvli_addrmap known; /* handles to themselves, or to gone */
+static rvli_addrmap known; /* maps a handle to itself, or to gone */
 static bool known_begun;
 
 void rvli_function_forget(void)
@@ -59,7 +59,7 @@ CUresult rvli_function_find(CUfunction handle, CUfunction *function_out)
     return CUDA_SUCCESS;
 }
 
-/* ---- What it needs and may have ---- */
+/* ---- Needs and limits ---- */
 
 unsigned rvli_function_threads(CUfunction function, int device)
 {
@@ -70,7 +70,7 @@ unsigned rvli_function_threads(CUfunction function, int device)
     return threads < THREADS_BLOCK ? threads : THREADS_BLOCK;
 }
 
-/* What the device allows a block, less what the kernel has itself. */
+/* The device's limit for a block, minus the kernel's static shared memory. */
 static unsigned left_of(unsigned limit, CUfunction function)
 {
     unsigned own = function->entry.shared_bytes;
@@ -154,7 +154,7 @@ static CUresult write_attribute(CUfunction function, CUfunction_attribute attrib
     }
 }
 
-/* What an H200 does not say of a function that was listed, and not loaded yet. */
+/* Attributes that an H200 does not report for a function that was listed but not loaded. */
 static bool needs_code(CUfunction_attribute attribute)
 {
     return attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
@@ -176,7 +176,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return result == CUDA_SUCCESS ? read_attribute(value, attribute, function, device) : result;
 }
 
-/* One that the runtime knows keeps no settings here: it may have all that there is. */
+/* Sets an attribute. Settings of the runtime's functions are checked but not kept. */
 static CUresult set(CUfunction handle, CUfunction_attribute attribute, int value, int device)
 {
     CUfunction function = NULL;
@@ -230,7 +230,7 @@ CUresult cuFuncGetName(const char **name, CUfunction handle)
     return result;
 }
 
-/* A function is loaded when it is asked for by name, as an H200 has it. */
+/* As on an H200, a function counts as loaded once it was requested by name. */
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
 {
     CUfunction function = NULL;
@@ -252,7 +252,7 @@ CUresult cuFuncLoad(CUfunction handle)
     return result;
 }
 
-/* ---- Kernels of libraries: the same, on a device that the caller names ---- */
+/* ---- Kernels of libraries: as above, on a device that the caller names ---- */
 
 static CUresult check_device(CUdevice device)
 {

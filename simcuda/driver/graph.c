@@ -127,7 +127,7 @@ static bool copy_node(CUgraph graph, CUgraphNode of)
     return true;
 }
 
-/* Nodes have the same places in both, so the place is looked up once for each node. */
+/* A node has the same index in both graphs, so the index is looked up once for each node. */
 static bool copy_dependencies(CUgraph to, CUgraph from)
 {
     for (size_t i = 0; i < from->count; i++)
@@ -156,7 +156,7 @@ CUgraph rvli_graph_copy(CUgraph of)
 
 /* ---- Order ---- */
 
-/* What waits for nothing any more goes next: nodes keep the order in which they were made. */
+/* Repeatedly takes the nodes that wait for nothing, in the order of their creation. */
 bool rvli_graph_order(CUgraph graph, CUgraphNode *order)
 {
     size_t done = 0, before = 1;
@@ -222,8 +222,8 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph
 }
 
 /*
- * Lists are asked for in two steps: how many there are, then as many as the caller has room for.
- * Room beyond their number is filled with NULL.
+ * Lists are requested in two steps: first the count, then up to the caller's room. Room beyond
+ * the count is filled with NULL.
  */
 typedef struct list {
     CUgraphNode *into;
@@ -338,7 +338,7 @@ static void remove_dependency(CUgraphNode node, CUgraphNode on)
     node->before_count = left;
 }
 
-/* A cycle is found when the graph is instantiated. */
+/* A cycle is detected at instantiation. */
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                 const CUgraphEdgeData *data, size_t count)
 {
@@ -390,7 +390,7 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
     return CUDA_SUCCESS;
 }
 
-/* ---- For looking at ---- */
+/* ---- Debug output ---- */
 
 static const char *name_of(CUgraphNodeType type)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs: work in the order of its dependencies. A node belongs to one graph and knows what must be
- * done before it. An instantiated graph has a copy of its own.
+ * Graphs: work in the order of its dependencies. A node belongs to one graph, and lists the
+ * nodes that come before it. An instantiated graph has its own copy.
  */
 #ifndef RVL_SIMCUDA_GRAPH_H
 #define RVL_SIMCUDA_GRAPH_H
@@ -10,7 +10,8 @@
 
 /* What a node does, by its type. */
 typedef union rvli_node_params {
-    CUDA_KERNEL_NODE_PARAMS kernel; /* its arguments' addresses are not kept: nothing runs */
+    CUDA_KERNEL_NODE_PARAMS
+        kernel; /* the addresses of arguments are not kept, since nothing runs */
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
     CUDA_HOST_NODE_PARAMS host;
@@ -27,11 +28,11 @@ struct CUgraphNode_st {
     CUgraph graph;
     CUgraphNodeType type;
     rvli_node_params params;
-    CUgraphNode original; /* the one that this is a copy of */
-    CUgraphNode *before;  /* what it depends on, in the order in which it was said */
+    CUgraphNode original; /* the node of which this is a copy */
+    CUgraphNode *before;  /* the nodes that it depends on, in the order given */
     size_t before_count;
     bool disabled;
-    unsigned mark; /* while nodes are put into order */
+    unsigned mark; /* scratch for ordering nodes */
 };
 
 /* References to a user object. */
@@ -42,7 +43,7 @@ typedef struct rvli_reference {
 } rvli_reference;
 
 struct CUgraph_st {
-    CUgraphNode *nodes; /* in the order in which they were made */
+    CUgraphNode *nodes; /* in order of creation */
     size_t count;
     size_t room;
     CUgraph original;
@@ -55,23 +56,22 @@ struct CUgraph_st {
 CUgraph rvli_graph_new(void);
 void rvli_graph_free(CUgraph graph);
 
-/* With all that it holds; NULL: no memory. */
+/* Copies a graph with all its content. NULL: out of memory. */
 CUgraph rvli_graph_copy(CUgraph of);
 
-/* Adds a node. The parameters are copied; a child graph becomes the node's own. */
+/* Adds a node. The parameters are copied; the node owns a child graph. */
 CUresult rvli_graph_add(CUgraph graph, CUgraphNodeType type, const rvli_node_params *params,
                         const CUgraphNode *before, size_t before_count, CUgraphNode *node_out);
 
-/* The copy of a node in a graph that was copied from the node's own. NULL: there is none. */
+/* The copy of a node in a graph that was copied from the node's graph. NULL: there is none. */
 CUgraphNode rvli_graph_find_copy(CUgraph graph, CUgraphNode original);
 
-/* Nodes so that each comes after what it depends on: graph->count places. false: there is a cycle.
- */
+/* Stores graph->count nodes so that each comes after its dependencies. false: there is a cycle. */
 bool rvli_graph_order(CUgraph graph, CUgraphNode *order);
 
 /* ---- object.c ---- */
 
-/* Puts references of one graph into a copy of it. false: no memory. */
+/* Copies a graph's references to user objects to its copy. false: out of memory. */
 bool rvli_objects_copy(const rvli_reference *from, rvli_reference **to);
 void rvli_objects_release(rvli_reference **references);
 

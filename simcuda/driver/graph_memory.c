@@ -14,12 +14,12 @@ struct rvli_graph_memory {
     uint64_t base;
     size_t size_bytes;
     int device;
-    unsigned owners; /* nodes, and the memory itself while it is in use */
+    unsigned owners; /* number of nodes, plus 1 while in use */
     bool in_use;
 };
 
 typedef struct shared {
-    uint64_t *chunks; /* the machine's numbers */
+    uint64_t *chunks; /* the machine's ids */
     size_t count;
     cuuint64_t used, used_high, reserved_high;
 } shared;
@@ -65,7 +65,7 @@ static void use(rvli_graph_memory *of)
     all->used_high = all->used > all->used_high ? all->used : all->used_high;
 }
 
-/* Answers whether the last owner is gone: the caller deletes it without the lock. */
+/* Returns whether the last owner is gone. The caller then deletes the memory without the lock. */
 static bool unuse(rvli_graph_memory *of)
 {
     of->in_use = false;
@@ -237,7 +237,7 @@ static bool allocates(CUgraphNode node)
     return node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !node->disabled;
 }
 
-/* Most bytes in use at once, beside what was in use before. */
+/* The peak of the nodes' bytes in use, above the bytes in use before. */
 static size_t peak_of(CUgraphNode *order, size_t count)
 {
     size_t now = 0, peak = 0;
@@ -267,7 +267,7 @@ CUresult rvli_graph_memory_prepare(CUgraphNode *order, size_t count, int device,
                                                     (size_t)devices[device].used - left + peak);
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
         if (allocates(order[i]) && order[i]->params.memory.of->in_use)
-            (void)unuse(order[i]->params.memory.of); /* the node owns it, too */
+            (void)unuse(order[i]->params.memory.of); /* the node still owns it */
     pthread_mutex_unlock(&mutex);
     return result;
 }
@@ -285,7 +285,7 @@ void rvli_graph_memory_do(CUgraphNode node)
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- Of a device ---- */
+/* ---- Graph memory of a device ---- */
 
 static CUresult check_device(CUdevice device)
 {

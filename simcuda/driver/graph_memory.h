@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that graphs allocate for themselves. Its address belongs to the graph, and to those made
- * of it. There is memory below it from the launch on that allocates it until it is freed: by the
- * graph, by another, by the program, or by the next launch if the graph was instantiated so.
+ * Memory that graphs allocate themselves. Its address belongs to the graph and its copies. The
+ * address has memory from the launch that allocates it until it is freed: by the graph, by
+ * another graph, by the program, or by the next launch if the graph was instantiated with that
+ * flag.
  *
- * Graphs of a device share the memory: it grows to what a launch needs beside what is in use, in
- * pieces of 32 MiB as those of pools, and stays until it is trimmed. Cards were not asked about it.
+ * Graphs of a device share the memory. It grows to what a launch needs in addition to what is in
+ * use, in pieces of 32 MiB, as for pools, and stays until it is trimmed. This was not measured
+ * on a card.
  */
 #ifndef RVL_SIMCUDA_GRAPH_MEMORY_H
 #define RVL_SIMCUDA_GRAPH_MEMORY_H
@@ -14,24 +16,24 @@
 
 typedef struct rvli_graph_memory rvli_graph_memory;
 
-/* An allocation and a free on a stream that is captured. */
+/* Capture an allocation or a free on a stream. */
 CUresult rvli_graph_memory_capture(CUstream stream, int device, size_t bytes, CUdeviceptr *addr);
 CUresult rvli_graph_memory_capture_free(CUstream stream, CUdeviceptr addr);
 
-/* The program frees what a launch has allocated. CUDA_ERROR_INVALID_VALUE: nothing has. */
+/* Frees memory that a launch has allocated. CUDA_ERROR_INVALID_VALUE: no launch has. */
 CUresult rvli_graph_memory_free(const rvli_range *range);
 
-/* Physical memory of a device that no graph uses goes back. */
+/* Releases a device's physical memory that no graph uses. */
 void rvli_graph_memory_trim(int device);
 
-/* Nodes that allocate share the memory with their copies. */
+/* Count the owners: nodes that allocate share the memory with their copies. */
 void rvli_graph_memory_retain(rvli_graph_memory *of);
 void rvli_graph_memory_release(rvli_graph_memory *of);
 
 /*
- * A launch of nodes in their order: first all that it needs, then each. auto_free: what an earlier
- * launch left in use is freed. CUDA_ERROR_OUT_OF_MEMORY, or CUDA_ERROR_INVALID_VALUE where
- * something is in use: nothing was changed.
+ * Prepares a launch of nodes in order: takes all memory first, before rvli_graph_memory_do() for
+ * each node. auto_free: frees what an earlier launch left in use. CUDA_ERROR_OUT_OF_MEMORY, or
+ * CUDA_ERROR_INVALID_VALUE if memory is still in use: nothing was changed.
  */
 CUresult rvli_graph_memory_prepare(CUgraphNode *order, size_t count, int device, bool auto_free);
 void rvli_graph_memory_do(CUgraphNode node);

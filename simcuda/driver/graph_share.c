@@ -4,14 +4,15 @@
 #define PAGE_BYTES ((size_t)2 << 20)
 
 /*
- * Read on an H200 and an H100, driver 580 (bench/gpu/driver/graph_arguments.py and facts.c). Slots
- * have these sizes: with others no rule of this form gives the readings.
+ * Measured on an H200 and an H100, driver 580 (bench/gpu/driver/graph_arguments.py and facts.c).
+ * Slots have these sizes. With other sizes, no rule of this form gives the measured values.
  *
- * Arguments begin at byte 528 of the constant bank that a slot holds: so ptxas has it for these
- * cards. That puts the limits at 1264 and 2288 bytes. Cards were asked on both sides of them (1100
- * and 1280, 2048 and 2300), and up to 4000. Beyond 7664 bytes, several of the largest is assumed.
+ * Arguments begin at byte 528 of the constant bank that a slot holds, where ptxas puts them for
+ * these cards. So the limits are 1264 and 2288 bytes. Cards were measured on both sides of the
+ * limits (1100 and 1280, 2048 and 2300), and up to 4000. Beyond 7664 bytes, several of the
+ * largest slots are assumed.
  *
- * Any room from 1968 to 2044 KiB gives the readings of both kinds.
+ * Any ROOM_BYTES from 1968 to 2044 KiB gives the measured values of both kinds.
  */
 #define LAUNCH_BYTES ((size_t)512)
 #define BEFORE_ARGUMENTS_BYTES 528u
@@ -34,7 +35,7 @@ void rvli_graph_needs_add(rvli_graph_needs *needs, uint64_t argument_bytes)
     needs->kernels++;
 }
 
-/* The smallest of the rooms that has so many bytes. NULL: none has. */
+/* The smallest room with so many bytes. NULL: there is none. */
 static size_t *room_for(size_t rooms[RVLI_GRAPH_ROOMS], size_t bytes)
 {
     size_t *found = NULL;
@@ -44,7 +45,8 @@ static size_t *room_for(size_t rooms[RVLI_GRAPH_ROOMS], size_t bytes)
     return found;
 }
 
-/* Pages to take for bytes that lie side by side. A new page's rest stands for the smallest room. */
+/* Returns the number of pages to take for contiguous bytes. The rest of a new page replaces the
+ * smallest room. */
 static size_t put(size_t rooms[RVLI_GRAPH_ROOMS], size_t bytes)
 {
     if (bytes >= PAGE_BYTES)
@@ -66,7 +68,7 @@ static size_t use(rvli_graph_slots *slots, size_t count, size_t each_bytes,
     return put(rooms, missing * each_bytes);
 }
 
-/* They may be of a context that is gone. */
+/* Frees slots. They may belong to a destroyed context. */
 static void leave(rvli_graph_slots *slots, size_t count)
 {
     slots->used -= count < slots->used ? count : slots->used;
