@@ -2,7 +2,7 @@
 /*
  * Leads the loader to the simulated libraries, through LD_AUDIT. If this library's own folder
  * contains a file with the requested name, the loader takes that file. The way of the search
- * does not matter: by name, by path, through RPATH, or in a program whose launcher has replaced
+ * does not matter: by name, by path, through RPATH, or in a program after its launcher has replaced
  * LD_PRELOAD. Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
  * libcudart-faf08d9a.so.13. Both lead to libcudart.so.13.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pinned host memory, allocated or registered: real memory, which the machine counts. */
+/* Pinned host memory, allocated or registered. It is real memory, which the machine counts. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include "simcuda/driver/driver.h"
 #include "simcuda/driver/host_pages.h"
 
-#define CLEAR_PAGES_BYTES ((size_t)1 << 20) /* from here on zeros are made by the kernel */
+#define CLEAR_PAGES_BYTES ((size_t)1 << 20) /* from this size on, the kernel makes the zeros */
 
 static size_t whole_pages(size_t bytes)
 {
@@ -94,16 +94,16 @@ CUresult cuMemFreeHost(void *memory)
 }
 
 /*
- * A program that backs up a model's weights or offloads an optimizer copies gigabytes that nobody
- * knows. Written as zeros they would need as much real memory. Pages are dropped where they come
- * back as zeros: MADV_FREE is refused for pages of a file or of shared memory, which would come
- * back as they were, and for locked ones.
+ * A program that backs up a model's weights or offloads an optimizer copies gigabytes of unknown
+ * content. Writing zeros would take as much real memory. So pages are dropped where the kernel
+ * replaces them by zeros. MADV_FREE detects that: it fails for pages of a file or of shared
+ * memory, which would keep their content, and for locked pages.
  */
 void rvli_host_clear(void *memory, size_t size_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)memory;
     if (rvli_host_pages_has(memory))
-        return; /* what is in it is nobody's */
+        return; /* their content does not matter */
     uintptr_t first = (base + page - 1) / page * page, last = (base + size_bytes) / page * page;
     if (size_bytes < CLEAR_PAGES_BYTES || madvise((void *)first, last - first, MADV_FREE) != 0 ||
         madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
@@ -114,7 +114,7 @@ void rvli_host_clear(void *memory, size_t size_bytes)
     memset((void *)last, 0, base + size_bytes - last);
 }
 
-/* Whether all pages of a range are mapped: msync() says so and, asked in this way, does no more. */
+/* Whether all pages of a range are mapped. msync() with MS_ASYNC only checks this. */
 static bool is_mapped(uintptr_t base, size_t size_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -137,7 +137,7 @@ CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
     if (memory == NULL || size_bytes == 0 || size_bytes > UINTPTR_MAX - range.base)
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_mapped(range.base, size_bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY; /* as an H100 says it of addresses without memory */
+        return CUDA_ERROR_OUT_OF_MEMORY; /* as on an H100, for addresses without memory */
     if (rvli_range_find(range.base, &there) || rvli_range_find(range.base + size_bytes - 1, &there))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     return count(&range);

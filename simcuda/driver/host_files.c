@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model of zeros is a file of holes. Where PyTorch maps it and reads it, the kernel fills its
- * cache of pages with zeros: 61 GB for each rank, which pushes everything else out, again and
- * again. A hole that is mapped privately is no more than zeros of its own. So it is mapped as such,
- * and the kernel has one huge page for all zeros that are only read.
+ * A model of zeros is a sparse file. When PyTorch maps and reads it, the kernel fills its page
+ * cache with zeros: 61 GB for each rank, which repeatedly evicts everything else. A hole that is
+ * mapped privately reads as zeros, so it is replaced by anonymous zeros. For these, the kernel
+ * uses one huge page as long as they are only read.
  */
 #include "simcuda/driver/host_files.h"
 
@@ -14,15 +14,15 @@
 #include "simcuda/driver/imports.h"
 
 #define LIBRARY "libtorch_cpu.so"
-#define HOLE_BYTES ((uintptr_t)2 << 20) /* a huge page; smaller holes stay the file's */
+#define HOLE_BYTES ((uintptr_t)2 << 20) /* a huge page; smaller holes stay mapped to the file */
 
 static uintptr_t up(uintptr_t address)
 {
     return (address + HOLE_BYTES - 1) / HOLE_BYTES * HOLE_BYTES;
 }
 
-/* The whole huge pages between two addresses become zeros. What fails leaves the file's own pages.
- */
+/* Replaces the whole huge pages between two addresses by zeros. On failure, the file's pages
+ * stay. */
 static void empty(uintptr_t begin, uintptr_t end)
 {
     uintptr_t first = up(begin), last = end / HOLE_BYTES * HOLE_BYTES;
@@ -34,7 +34,7 @@ static void empty(uintptr_t begin, uintptr_t end)
         (void)madvise(got, last - first, MADV_HUGEPAGE);
 }
 
-/* file's own position is moved, and moved back. */
+/* Moves the file's position, and restores it. */
 static void empty_holes(uintptr_t mapped, size_t bytes, int file, off_t offset)
 {
     const off_t was = lseek(file, 0, SEEK_CUR), end = lseek(file, 0, SEEK_END);
@@ -42,8 +42,7 @@ static void empty_holes(uintptr_t mapped, size_t bytes, int file, off_t offset)
     off_t hole = was < 0 ? -1 : lseek(file, offset, SEEK_HOLE);
     while (hole >= 0 && hole < last) {
         off_t data = lseek(file, hole, SEEK_DATA);
-        off_t stop =
-            data < 0 || data > last ? last : data; /* the last hole has no data behind it */
+        off_t stop = data < 0 || data > last ? last : data; /* no data follows the last hole */
         empty(mapped + (uintptr_t)(hole - offset), mapped + (uintptr_t)(stop - offset));
         hole = data < 0 ? -1 : lseek(file, data, SEEK_HOLE);
     }

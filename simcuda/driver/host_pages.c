@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A trainer that loads a model of 32 billion parameters in float32 asks the host for 130 GB. On a
- * simulated GPU nobody computes with them. So above a size that the user sets, memory is one file
- * in memory, mapped again and again: what is written to one part is then in the others, and the
- * pages that it takes are those of the file. All of it lies in one range of addresses that is
- * reserved first, so that an address says by itself whether its content is lost.
+ * A trainer that loads a model of 32 billion parameters in float32 takes 130 GB of host memory.
+ * With a simulated GPU, nothing computes with their values. So above a size that the user sets,
+ * all memory maps one file in memory, again and again. A write to one part appears in the
+ * others, and only the file's pages take memory. All of it lies in one range of addresses that
+ * is reserved first, so an address alone shows whether its content is lost.
  */
 #include "simcuda/driver/host_pages.h"
 
@@ -15,9 +15,9 @@
 
 #include "simcuda/wire/wire.h"
 
-/* The kernel allows a process 65530 mappings: with these, one and a half terabytes of them. */
+/* The kernel allows a process 65530 mappings. With this size, they cover 1.5 TB or more. */
 #define FILE_BYTES ((size_t)32 << 20)
-#define ROOM_BYTES ((size_t)1 << 44) /* of addresses; they are never used again */
+#define ROOM_BYTES ((size_t)1 << 44) /* of addresses, which are never reused */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -38,7 +38,7 @@ static void begin(void)
         mmap(NULL, ROOM_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     file = memfd_create("reveille-host", MFD_CLOEXEC);
     if (got == MAP_FAILED || file < 0 || ftruncate(file, FILE_BYTES) != 0)
-        kept_bytes = SIZE_MAX; /* then it is memory as any other */
+        kept_bytes = SIZE_MAX; /* use normal memory */
     else
         room = next = got;
 }
@@ -88,7 +88,7 @@ void *rvli_host_pages_map(size_t size_bytes)
     return base;
 }
 
-/* The addresses stay reserved: an old one must not be found to be somebody else's. */
+/* The addresses stay reserved, so that an old address never belongs to other memory. */
 void rvli_host_pages_unmap(void *memory, size_t size_bytes)
 {
     (void)mmap(memory, whole_pages(size_bytes), PROT_NONE,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large tensors of PyTorch in host memory, counted as the node of the real cards would hold them.
+ * Large host tensors of PyTorch, counted as the node with the real cards would hold them.
  *
- * PyTorch's allocator for the host is in libc10.so, and knows no plugin. It calls posix_memalign()
- * and free(), so the entries of these two in that library's table of functions are replaced, and
- * those of no other library. The machine counts what they take, and refuses what is beyond
- * `--host-memory`: PyTorch raises what it raises when the kernel refuses.
+ * PyTorch's host allocator is in libc10.so, and cannot be replaced by a plugin. It calls
+ * posix_memalign() and free(). So this library's imports of the two functions are replaced, and
+ * those of no other library. The machine counts the memory, and refuses requests beyond
+ * `--host-memory`. PyTorch then raises the error that it raises when the kernel refuses.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,11 +18,11 @@
 #include "simcuda/driver/host_pages.h"
 #include "simcuda/driver/imports.h"
 
-#define COUNTED_BYTES ((size_t)1 << 20) /* smaller ones are not asked for one by one */
+#define COUNTED_BYTES ((size_t)1 << 20) /* smaller ones are not counted */
 #define LIBRARY "libc10.so"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static rvli_intmap blocks; /* that are counted: bytes by address */
+static rvli_intmap blocks; /* counted blocks: bytes by address */
 static atomic_size_t block_count;
 
 static void lock_blocks(void)
@@ -35,7 +35,7 @@ static void unlock_blocks(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- In the place of posix_memalign() and free() ---- */
+/* ---- Replacements for posix_memalign() and free() ---- */
 
 static bool note(void *memory, size_t bytes)
 {
@@ -48,7 +48,7 @@ static bool note(void *memory, size_t bytes)
     return noted;
 }
 
-/* 0: it is not counted. */
+/* Removes a block and returns its bytes. 0: it was not counted. */
 static size_t forget(const void *memory)
 {
     uint64_t bytes = 0;
@@ -75,7 +75,7 @@ static void give_back(size_t bytes)
     rvli_client_tell(RVLI_WIRE_HOST_GIVE, bytes, RVLI_WIRE_PAGEABLE);
 }
 
-/* Only the machine's bound refuses: without a machine, memory is there all the same. */
+/* Only the machine's limit refuses. Without a machine, the memory is granted. */
 static bool count(size_t bytes)
 {
     const rvli_wire_request request = {
@@ -118,7 +118,7 @@ static void give(void *memory)
     give_back(bytes);
 }
 
-/* For Python: whether an address lies in the pages that all large tensors have. */
+/* Called from Python: whether an address lies in the pages that large tensors share. */
 bool rvli_host_tensors_share(const void *memory);
 
 bool rvli_host_tensors_share(const void *memory)
@@ -126,8 +126,8 @@ bool rvli_host_tensors_share(const void *memory)
     return rvli_host_pages_has(memory);
 }
 
-/* False: PyTorch is not as it is known. free() goes first: it lets through what it does not know.
- */
+/* Begins counting. False: PyTorch's internals are not as expected. free() is replaced first,
+ * since it passes on unknown blocks. */
 bool rvli_host_tensors_count(void);
 
 bool rvli_host_tensors_count(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which form an image has, what a fat binary holds for a device, and the lists of names. */
+/* Finds an image's form and the part of a fat binary for a device, and keeps the lists of names. */
 #include "simcuda/driver/image.h"
 
 #include <elf.h>
@@ -13,9 +13,10 @@
 #include <zstd.h>
 
 /*
- * A fat binary: a header, and behind it parts, each with a header that says how long both are. What
- * compilers register, and pass to cuModuleLoadFatBinary(), points to it. cuobjdump shows the same
- * figures; NVIDIA publishes no header of them but the first (fatbinary_section.h).
+ * A fat binary: a header, followed by parts, each with its own header. Each header has the
+ * lengths. The wrapper, which compilers register and pass to cuModuleLoadFatBinary(), points to
+ * it. The values agree with cuobjdump. NVIDIA publishes a header for the wrapper only
+ * (fatbinary_section.h).
  */
 #define WRAPPER_MAGIC 0x466243b1u
 #define FAT_MAGIC 0xba55ed50u
@@ -24,8 +25,8 @@
 #define EXPANDED_MOST (UINT64_C(1) << 30)
 #define PART_PTX 1u
 #define PART_CUBIN 2u
-#define PART_COMPRESSED 0xf000u /* each bit a way to compress */
-#define PART_LZ4 0x2000u        /* by nvcc of CUDA 12 */
+#define PART_COMPRESSED 0xf000u /* one bit for each compression method */
+#define PART_LZ4 0x2000u        /* used by nvcc of CUDA 12 */
 #define PART_ZSTD 0x8000u
 
 typedef struct wrapper {
@@ -55,8 +56,8 @@ typedef struct part_header {
 
 /* ---- Lists ---- */
 
-/* Room for one more in a list that doubles when it is full. NULL: no host memory, nothing changed.
- */
+/* Room for one more entry in a list that doubles when it is full. NULL: out of host memory, and
+ * nothing changed. */
 static void *grow(void *list, size_t count, size_t each_bytes)
 {
     bool full = count == 0 || (count & (count - 1)) == 0;
@@ -87,7 +88,7 @@ rvli_variable *rvli_image_add_variable(rvli_image *image, const char *name, size
     return added;
 }
 
-/* Both kinds begin with their name. */
+/* Both kinds of entries begin with the name. */
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -129,7 +130,7 @@ void rvli_image_free(rvli_image *image)
     *image = (rvli_image){0};
 }
 
-/* msync() does nothing but to look: it fails where nothing is mapped. */
+/* msync() only checks: it fails where nothing is mapped. */
 bool rvli_image_mapped(const void *addr, size_t size_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)addr;
@@ -140,7 +141,7 @@ bool rvli_image_mapped(const void *addr, size_t size_bytes)
 
 /* ---- Fat binaries ---- */
 
-/* How well a part fits: 0 not at all; PTX less than any machine code; newer before older. */
+/* How well a part fits: 0 not at all; any machine code before PTX; newer before older. */
 static unsigned rank(const part_header *part, int major, int minor)
 {
     unsigned card = (unsigned)(major * 10 + minor), of = part->architecture;
@@ -156,7 +157,7 @@ static rvli_image_error read_plain(unsigned kind, const char *body, size_t size_
                               : rvli_ptx_read(body, strnlen(body, size_bytes), major, minor, image);
 }
 
-/* To no more than so many bytes; 0: it is not what it says. */
+/* Decompresses to at most so many bytes. 0: malformed. */
 static size_t expand(uint64_t way, const char *from, size_t bytes, char *to, size_t most_bytes)
 {
     if (way == PART_LZ4) {
@@ -167,7 +168,7 @@ static size_t expand(uint64_t way, const char *from, size_t bytes, char *to, siz
     return ZSTD_isError(expanded) ? 0 : expanded;
 }
 
-/* What it is expanded to is needed while it is read, and no longer. */
+/* The decompressed code is needed only while it is read. */
 static rvli_image_error read_compressed(const part_header *part, const char *body, int major,
                                         int minor, rvli_image *image)
 {
@@ -236,7 +237,7 @@ static rvli_image_error read_fat(const char *bytes, size_t size_bytes, int major
 
 /* ---- Any form ---- */
 
-/* Up to the first byte that differs: a text may be shorter. */
+/* Compares up to the first difference, since a text may be shorter. */
 static bool begins(const void *image, size_t size_bytes, const void *with, size_t length)
 {
     size_t same = 0;
@@ -261,7 +262,7 @@ static rvli_image_error read_form(const void *image, size_t size_bytes, int majo
         if (size_bytes < sizeof of)
             return RVLI_IMAGE_INVALID;
         memcpy(&of, image, sizeof of);
-        /* In a file it would be a pointer of another process. */
+        /* In a file, the pointer would belong to another process. */
         return size_bytes != SIZE_MAX || of.fat == NULL || memcmp(of.fat, &fat, sizeof fat) != 0
                    ? RVLI_IMAGE_INVALID
                    : read_fat(of.fat, SIZE_MAX, major, minor, into);

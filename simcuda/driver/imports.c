@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of a library that is loaded, in which the loader has put the functions that the library
- * imports. An entry is replaced there, so that the calls of this library alone go elsewhere.
+ * The table of a loaded library into which the loader has put the functions that the library
+ * imports. Replacing an entry redirects the calls of this library only.
  */
 #include "simcuda/driver/imports.h"
 
@@ -16,9 +16,9 @@ typedef struct table {
     uintptr_t base;
     const ElfW(Sym) * symbols;
     const char *names;
-    const ElfW(Rela) * relocations[2]; /* of calls, and of addresses that are taken */
+    const ElfW(Rela) * relocations[2]; /* of calls, and of function addresses */
     size_t counts[2];
-    uintptr_t relro, relro_end; /* what the loader has made read-only */
+    uintptr_t relro, relro_end; /* the range that the loader has made read-only */
 } table;
 
 static void read_dynamic(const ElfW(Dyn) * entry, table *of)
@@ -26,7 +26,8 @@ static void read_dynamic(const ElfW(Dyn) * entry, table *of)
     for (; entry->d_tag != DT_NULL; entry++) {
         switch (entry->d_tag) {
         case DT_SYMTAB:
-            of->symbols = (const void *)entry->d_un.d_ptr; /* the loader has added the base */
+            of->symbols =
+                (const void *)entry->d_un.d_ptr; /* the loader has added the base address */
             break;
         case DT_STRTAB:
             of->names = (const void *)entry->d_un.d_ptr;

@@ -12,10 +12,10 @@
 #define MEMORY_MAGIC UINT64_C(0x79726f6d656d2d72) /* "r-memory" */
 #define EVENT_MAGIC UINT64_C(0x746e6576652d7276)  /* "vr-event" */
 
-/* What is in a handle. The rest of it is 0. */
+/* The content of a handle. The rest of the handle is 0. */
 typedef struct ticket {
     uint64_t magic;
-    uint64_t key;        /* of the machine, which never gives it again */
+    uint64_t key;        /* the machine's key, which is never reused */
     uint64_t offset;     /* of the allocation in the piece of physical memory that has the key */
     uint64_t size_bytes; /* of the allocation */
     uint64_t owner;      /* the machine's number for the process */
@@ -23,14 +23,14 @@ typedef struct ticket {
 _Static_assert(sizeof(ticket) <= sizeof(CUipcMemHandle), "the handle of memory");
 _Static_assert(sizeof(ticket) <= sizeof(CUipcEventHandle), "the handle of an event");
 
-/* Memory of another process. Opening it again for the same device gives the same address. */
+/* Memory of another process. Opening it again for the same device returns the same address. */
 typedef struct opened {
     struct opened *next;
     ticket handle;
     int for_device;
     unsigned references;
     uint64_t addr; /* of the allocation */
-    uint64_t base; /* of the piece that it lies in */
+    uint64_t base; /* of the piece that contains it */
     uint64_t size_bytes;
     uint64_t machine_id;
 } opened;
@@ -41,7 +41,7 @@ static opened *all;
 void rvli_ipc_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
-    all = NULL; /* what it had is the parent's, and left as it is */
+    all = NULL; /* the parent's entries are not touched */
 }
 
 static rvl_status export(uint64_t id, rvli_wire_answer *answer)
@@ -50,14 +50,14 @@ static rvl_status export(uint64_t id, rvli_wire_answer *answer)
     return rvli_client_send(&request, answer);
 }
 
-/* What is refused, as an H200 has it: CUDA_ERROR_INVALID_VALUE for what its owner has freed. */
+/* Errors are those of an H200: CUDA_ERROR_INVALID_VALUE if the owner has freed the memory. */
 static CUresult open_ticket(const ticket *handle, rvli_wire_answer *answer)
 {
     const rvli_wire_request request = {
         .kind = RVLI_WIRE_OPEN, .id = handle->key, .bytes = handle->owner};
     rvl_status status = rvli_client_send(&request, answer);
     switch (status) {
-    case RVL_ERR_STATE: /* the process's own */
+    case RVL_ERR_STATE: /* the process owns it */
         return CUDA_ERROR_INVALID_CONTEXT;
     case RVL_ERR_NOT_FOUND: /* the owner has ended */
         return CUDA_ERROR_INVALID_HANDLE;
@@ -100,12 +100,13 @@ static opened **find(const ticket *handle, int device)
     return link;
 }
 
-/* Addresses for a piece that this process has now, and the allocation in it. */
+/* Reserves addresses for a piece that this process now has, and adds a range for the allocation
+ * in it. */
 static CUresult place(opened *made, const rvli_wire_answer *answer)
 {
     const ticket *handle = &made->handle;
     rvli_range range = {.kind = RVLI_RANGE_OPENED,
-                        .device = made->for_device, /* as an H200 says, whatever it lies on */
+                        .device = made->for_device, /* as on an H200, on any device */
                         .size_bytes = handle->size_bytes,
                         .machine_id = answer->id,
                         .of = made};
@@ -227,7 +228,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
     return result;
 }
 
-/* ---- Events. They are complete: what a stream owes is known to its own process alone. ---- */
+/* ---- Events. They are complete: only the process itself knows what its streams owe. ---- */
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {

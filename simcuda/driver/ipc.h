@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory and events of other processes of the machine, by handles of CUDA's IPC. The machine knows
- * who has what (simcuda/machine/shared.h); here is what this process has opened.
+ * Memory and events of other processes of the machine, by handles of CUDA's IPC. The machine
+ * records which process holds what (simcuda/machine/shared.h). This file keeps what this process
+ * has opened.
  */
 #ifndef RVL_SIMCUDA_IPC_H
 #define RVL_SIMCUDA_IPC_H
@@ -11,10 +12,10 @@
 /* Whether memory of another process is open. */
 bool rvli_ipc_any_open(void);
 
-/* Closes what is opened at an address, however often it was. */
+/* Closes the memory opened at an address, regardless of its number of opens. */
 void rvli_ipc_close(uint64_t addr);
 
-/* This process has an exported or an opened event no more. */
+/* This process has dropped an exported or opened event. */
 void rvli_ipc_event_gone(CUevent event);
 
 #endif

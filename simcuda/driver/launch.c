@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches: checked against what the kernel and the device allow, and taken. Nothing runs. */
+/* Launches are checked against the limits of the kernel and of the device, and accepted. Nothing
+ * runs. */
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/code.h"
 
@@ -25,7 +26,7 @@ static unsigned threads_of(const CUlaunchConfig *of)
     return of->blockDimX * of->blockDimY * of->blockDimZ;
 }
 
-/* Blocks that share their shared memory. A grid is made of whole clusters. */
+/* Blocks of a cluster share their shared memory. A grid consists of whole clusters. */
 static CUresult check_cluster(const CUlaunchConfig *of, const CUlaunchAttribute *attribute,
                               CUfunction function, const rvli_card *card)
 {
@@ -43,7 +44,7 @@ static CUresult check_cluster(const CUlaunchConfig *of, const CUlaunchAttribute 
                : CUDA_SUCCESS;
 }
 
-/* All blocks of a cooperative launch must be on the device at once. */
+/* All blocks of a cooperative launch must fit on the device at once. */
 static CUresult check_together(const CUlaunchConfig *of, CUfunction function, int device)
 {
     uint64_t room =
@@ -67,7 +68,7 @@ static CUresult check_attributes(const CUlaunchConfig *of, CUfunction function, 
     return result;
 }
 
-/* What the code says of its blocks. More than it needs registers for is another matter. */
+/* Checks the block against what the code declares. Limits from registers are checked elsewhere. */
 static bool is_as_written(const CUlaunchConfig *of, const rvli_kernel_entry *entry)
 {
     const unsigned *shape = entry->required;

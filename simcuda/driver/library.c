@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code that belongs to no context: a library and its kernels. Each device gets a module of it when
- * its variables are asked for. The image for the first device is taken: all are of one kind.
+ * Code that belongs to no context: a library and its kernels. A device gets a module of it when
+ * its variables are looked up. The image for the first device is used, since all devices are of
+ * one kind.
  */
 #include <stdlib.h>
 
@@ -11,12 +12,12 @@
 
 struct CUlib_st {
     rvli_code code;
-    CUresult broken;       /* why the code cannot be read; CUDA_SUCCESS: it can */
-    pthread_mutex_t mutex; /* of the modules */
+    CUresult broken;       /* why the code cannot be read, or CUDA_SUCCESS */
+    pthread_mutex_t mutex; /* protects the modules */
     CUmodule modules[DEVICES_MAX];
 };
 
-/* image, or the file of that path. */
+/* Loads an image, or the file of that path. */
 static CUresult load(CUlibrary *library, const void *image, const char *path)
 {
     CUresult result = rvli_driver_ready();
@@ -28,7 +29,7 @@ static CUresult load(CUlibrary *library, const void *image, const char *path)
     result = path != NULL ? rvli_code_load_file(path, 0, &made->code)
                           : rvli_code_load(image, SIZE_MAX, 0, &made->code);
     if (path == NULL && result != CUDA_ERROR_OUT_OF_MEMORY) {
-        made->broken = result; /* found out when it is used: as an H200 has it */
+        made->broken = result; /* reported at first use, as on an H200 */
         result = CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
@@ -73,7 +74,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* ---- Its kernels ---- */
+/* ---- Kernels of a library ---- */
 
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
@@ -113,7 +114,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibr
     return rvli_code_functions(&library->code, count, NULL, library, (CUfunction *)kernels);
 }
 
-/* What stands behind a kernel's handle: one that a library has made. */
+/* Finds the kernel of a handle that a library has made. */
 static CUresult find(CUkernel kernel, CUfunction *function_out)
 {
     CUresult result = rvli_function_find((CUfunction)kernel, function_out);
@@ -148,7 +149,7 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
     return result;
 }
 
-/* ---- In a context ---- */
+/* ---- A library in a context ---- */
 
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Linking of device code, as cuDNN does with what NVRTC has compiled for it. Nothing is linked
- * here: the answer is the first input that has kernels, or else the first, as it came. A program
- * that links several objects with kernels finds those of one. Loaders read PTX as well as cubins,
- * so that it does not matter which it is.
+ * Links device code, as cuDNN does with what NVRTC has compiled for it. Nothing is linked here:
+ * the result is the first input that has kernels, or else the first input, unchanged. A program
+ * that links several objects with kernels finds the kernels of one. Loaders read PTX and cubins,
+ * so either form works.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 struct CUlinkState_st {
     int device;
-    void *image; /* with a zero behind it, since PTX is text; NULL: nothing was added */
+    void *image; /* followed by a NUL, since PTX is text; NULL: no input yet */
     size_t size_bytes;
     bool has_kernels;
 };
@@ -41,7 +41,7 @@ CUresult cuLinkCreate(unsigned count, CUjit_option *options, void **values, CUli
     return CUDA_SUCCESS;
 }
 
-/* Libraries and objects that are no images for a device are passed over. */
+/* Libraries and objects that are not images for the device are skipped. */
 static bool has_kernels(const void *data, size_t size_bytes, int device)
 {
     rvli_code code = {0};
@@ -109,7 +109,7 @@ CUresult cuLinkDestroy(CUlinkState state)
     return CUDA_SUCCESS;
 }
 
-/* ---- The names of CUDA 5.5, which some libraries look up: the same on machines of 64 bits ---- */
+/* ---- The names of CUDA 5.5, which some libraries look up. Identical on 64-bit machines ---- */
 
 #undef cuLinkCreate
 #undef cuLinkAddData

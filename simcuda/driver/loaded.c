@@ -7,9 +7,9 @@
 
 #define DEVICES_MAX 64
 
-/* Code is lost with a device's last context, and a forked child has none. */
+/* Counts losses: code is lost with a device's last context. A forked child has no code. */
 static atomic_uint losses;
-static atomic_uint lost_in[DEVICES_MAX]; /* which of them was the device's last */
+static atomic_uint lost_in[DEVICES_MAX]; /* the device's last loss */
 
 void rvli_loaded_lose(int device)
 {
@@ -22,7 +22,7 @@ void rvli_loaded_forget(void)
         rvli_loaded_lose(device);
 }
 
-/* What was lost since it was written is taken out of it. */
+/* Clears the bits of devices that have lost code since the bits were set. */
 static void refresh(rvli_loaded *of)
 {
     unsigned now = atomic_load(&losses);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's log of errors, of CUDA 12.9: this driver writes none. PyTorch registers a callback
- * when it is imported, which is taken and never called.
+ * The driver's error log, since CUDA 12.9. This driver writes none. PyTorch registers a callback
+ * when it is imported. The callback is accepted and never called.
  */
 #include <stdlib.h>
 

@@ -10,22 +10,22 @@
 #define DEVICES_MAX 64
 
 /*
- * The driver takes 64 pages at a time, hands them out one by one, and gives each back by itself
- * when what lay there is freed: as an H200 did (tests/simcuda/facts.c, managed). Pages that were
- * never handed out stay when contexts end, until the process ends: as an H100 and an H200 did
- * (tests/simcuda/context_facts.c).
+ * The driver takes 64 pages at a time, assigns them one by one, and releases each page
+ * separately when the memory on it is freed, as on an H200 (tests/simcuda/facts.c, managed).
+ * Pages that were never assigned stay until the process ends, even if its contexts end before,
+ * as on an H100 and an H200 (tests/simcuda/context_facts.c).
  */
 #define BATCH_PAGES 64
 
 typedef struct pages {
     struct pages *next;
     int device;
-    uint64_t *ids; /* of each page of the range; 0: not on the device */
+    uint64_t *ids; /* for each page of the range; 0: not on the device */
 } pages;
 
-/* What RVLI_RANGE_MANAGED has behind its range. */
+/* Data behind a range of RVLI_RANGE_MANAGED. */
 typedef struct memory {
-    pages *on; /* for each device that has some of it */
+    pages *on; /* one for each device that has some of its pages */
 } memory;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -45,7 +45,7 @@ static size_t count_pages(size_t bytes)
 
 /* ---- Pages, with the lock held ---- */
 
-/* 0: the device is full. */
+/* Returns 0 if the device is full. */
 static uint64_t take_page(int device)
 {
     while (spares[device] == 0) {
@@ -111,7 +111,7 @@ void rvli_managed_free(const rvli_range *range)
 
 /* ---- Entry points ---- */
 
-/* Addresses from a multiple of a page on, that can be read and written. 0: none left. */
+/* Maps readable and writable memory, aligned to a page. 0: no addresses left. */
 static uint64_t map_memory(size_t bytes)
 {
     uint64_t base = rvli_addresses_reserve(bytes, RVLI_PAGE_BYTES, 0);
@@ -165,7 +165,7 @@ static CUresult find_managed(CUdeviceptr addr, size_t bytes, rvli_range *range_o
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* To the host: the device keeps its page, as an H200 did. */
+/* After a prefetch to the host, the device keeps its page, as on an H200. */
 CUresult cuMemPrefetchAsync(CUdeviceptr addr, size_t bytes, CUmemLocation location,
                             unsigned int flags, CUstream stream)
 {
@@ -181,7 +181,7 @@ CUresult cuMemPrefetchAsync(CUdeviceptr addr, size_t bytes, CUmemLocation locati
     return CUDA_SUCCESS;
 }
 
-/* Advice moves nothing. */
+/* Advice moves no pages. */
 CUresult cuMemAdvise(CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUmemLocation location)
 {
     rvli_range range;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory, and the map of all addresses that the driver has handed out.
+ * Device memory, and the map of all addresses that the driver has assigned.
  *
- * Physical memory comes in pages of 2 MiB. A request of up to half a page gets a piece of a page
- * that it shares with others, in steps of 512 bytes; a larger one gets pages of its own. A shared
- * page goes back with its last piece.
+ * Physical memory comes in pages of 2 MiB. A request of up to half a page gets part of a shared
+ * page, in steps of 512 bytes. A larger request gets its own pages. A shared page is released
+ * with its last piece.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,16 +73,16 @@ static size_t round_up(size_t bytes, size_t unit)
 }
 
 /*
- * Addresses that were released last: an allocator that gives memory back and takes as much again
- * gets the same ones, without the kernel's work. They fault as if they were gone.
+ * Recently released addresses. An allocator that frees memory and allocates as much again gets
+ * the same addresses, without a system call. They fault as if they were unmapped.
  */
 #define SPARES_MAX 64
 static pthread_mutex_t spares_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint64_t base;
-    size_t size_bytes; /* 0: there is none */
+    size_t size_bytes; /* 0: an empty entry */
 } spares[SPARES_MAX];
-static size_t spares_next; /* the place that is given up next */
+static size_t spares_next; /* the next entry to be replaced */
 
 static uint64_t take_spare(size_t size_bytes)
 {
@@ -105,7 +105,7 @@ static uint64_t reserve_at(uint64_t hint, size_t size_bytes, size_t align_bytes)
     void *got = mmap((void *)hint, size_bytes, PROT_NONE, flags, -1, 0);
     if (got == MAP_FAILED)
         return 0;
-    if (got != (void *)hint) /* a kernel that does not know the flag */
+    if (got != (void *)hint) /* a kernel without the flag MAP_FIXED_NOREPLACE */
         munmap(got, size_bytes);
     return got == (void *)hint ? hint : 0;
 }
@@ -126,7 +126,7 @@ static uint64_t reserve_anywhere(size_t size_bytes, size_t align_bytes)
     return base;
 }
 
-/* What was the host's memory there may be known as a backup (contents.c). */
+/* Also drops what contents.c knows of a backup in host memory that was at these addresses. */
 uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint)
 {
     uint64_t base = hint == 0 && align_bytes == RVLI_PAGE_BYTES
@@ -255,7 +255,7 @@ void rvli_physical_give(uint64_t id)
     rvli_client_tell(RVLI_WIRE_FREE, 0, id);
 }
 
-/* Memory with addresses of its own. */
+/* Takes pages and reserves their addresses. */
 static CUresult take_pages(int device, size_t size_bytes, uint64_t *base_out, uint64_t *id_out)
 {
     uint64_t base = rvli_addresses_reserve(size_bytes, RVLI_PAGE_BYTES, 0);
@@ -271,7 +271,7 @@ static CUresult take_pages(int device, size_t size_bytes, uint64_t *base_out, ui
 
 static void give_pages(uint64_t base, size_t size_bytes, uint64_t id)
 {
-    rvli_contents_unshare(base); /* others may have it still */
+    rvli_contents_unshare(base); /* other processes may still have it */
     rvli_contents_forget(base, size_bytes);
     rvli_physical_give(id);
     rvli_addresses_release(base, size_bytes);
@@ -279,7 +279,7 @@ static void give_pages(uint64_t base, size_t size_bytes, uint64_t id)
 
 /* ---- Shared pages ---- */
 
-/* The first place of so many free pieces; PIECES: there is none. */
+/* The first run of so many free pieces. PIECES: there is none. */
 static size_t find_place(const chunk *page, size_t pieces)
 {
     size_t run = 0;
@@ -324,7 +324,7 @@ static void drop_chunk_if_empty(chunk **link)
     free(page);
 }
 
-/* The page with room that is found first, or a new one, at the front. */
+/* Finds the first page with room, or puts a new page at the front. */
 static CUresult find_chunk(int device, size_t pieces, chunk ***link_out, size_t *place_out)
 {
     for (chunk **link = &chunks; *link != NULL; link = &(*link)->next) {
@@ -457,7 +457,7 @@ static void give_of_context(const rvli_range *range)
         rvli_ipc_close(range->base);
 }
 
-/* The first range of a device from an address on. */
+/* The first range of a device at or above an address. */
 static bool next_range(uint64_t from, int device, rvli_range *range_out)
 {
     uint64_t at = from;
@@ -481,24 +481,24 @@ void rvli_memory_give_context(int device, unsigned context)
 }
 
 /*
- * On a card, too, memory of pools, of graphs and of cuMemCreate stays, and what managed memory has
- * not handed out (tests/simcuda/context_facts.c).
+ * As on a card, memory of pools, graphs and cuMemCreate stays, and so do managed pages that were
+ * never assigned (tests/simcuda/context_facts.c).
  */
 void rvli_memory_give_device(int device)
 {
-    rvli_pools_settle(); /* nothing is at work any more */
+    rvli_pools_settle(); /* all work is complete */
     rvli_share_give(device);
     rvli_loaded_lose(device);
 }
 
-/* ---- A forked child has none of it ---- */
+/* ---- A forked child has none of this memory ---- */
 
 static void forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
     pthread_mutex_init(&spares_mutex, NULL);
     if (ranges_begun)
-        rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
+        rvli_addrmap_init(&ranges); /* the parent's entries are not touched */
     chunks = NULL;
     rvli_capture_forget();
     rvli_checkpoint_forget();
@@ -555,8 +555,8 @@ CUresult cuMemAllocPitch(CUdeviceptr *addr, size_t *pitch, size_t width_bytes, s
 }
 
 /*
- * It waits for the device, except for memory of a pool (cuda.h). What is freed so stays counted as
- * in use by its pool: an H200 has it so.
+ * A free waits for the device, except for memory of a pool (cuda.h). As on an H200, pool memory
+ * that is freed this way stays counted as in use.
  */
 static CUresult free_waiting(uint64_t addr)
 {
@@ -617,7 +617,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size_bytes, CUdeviceptr
     return result;
 }
 
-/* ---- What an address is ---- */
+/* ---- Attributes of an address ---- */
 
 static bool is_host(const rvli_range *range)
 {
@@ -686,7 +686,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return attribute_of(&range, addr, attribute, data);
 }
 
-/* Of what is not CUDA's every attribute is 0, as the driver has it. */
+/* As with the driver, all attributes of memory unknown to CUDA are 0. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr addr)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules: code in the context of a device, and its variables there. The code does not run.
+ * Modules: code in a device's context, and its variables there. The code does not run.
  *
- * Not counted yet: what a module takes of a device's memory. An H200 took 2 MiB for a small one
- * with variables when it was loaded, and for one without when its kernels were asked for, and had
- * all of it back when it was unloaded (facts.c with a file, driver 580). How several modules share
- * that was not measured. image.h has the bytes of machine code and of variables that a figure could
- * go by; rvli_module_new() is where it would be taken, and rvli_module_free() where it goes back.
- * Variables have addresses, and what is in them is known as in other memory.
+ * Device memory for a module is taken at the first launch of its kernels (loaded.h), and not
+ * returned when it is unloaded. An H200 took 2 MiB for a small module: with variables when it
+ * was loaded, and without variables when its kernels were looked up. It returned all of it when
+ * the module was unloaded (facts.c with a file, driver 580). How several modules share the 2 MiB
+ * was not measured. To count this, use image.h's bytes of machine code and of variables, take
+ * them in rvli_module_new(), and return them in rvli_module_free(). Variables have addresses,
+ * and their content is known as for other memory.
  */
 #include <stdlib.h>
 
@@ -16,10 +17,10 @@
 
 #define VARIABLE_ALIGN ((size_t)256)
 
-/* Pages that a variable lies on. */
+/* Adds the bytes of a variable, rounded up. false: too many. */
 static bool add_bytes(size_t *bytes_io, size_t more)
 {
-    size_t steps = more / VARIABLE_ALIGN + 1; /* one of no bytes has an address, too */
+    size_t steps = more / VARIABLE_ALIGN + 1; /* an empty variable has an address, too */
     if (steps > (SIZE_MAX - RVLI_PAGE_BYTES - *bytes_io) / VARIABLE_ALIGN)
         return false;
     *bytes_io += steps * VARIABLE_ALIGN;
@@ -36,7 +37,7 @@ static size_t bytes_of(const rvli_image *image)
     return (bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES * RVLI_PAGE_BYTES;
 }
 
-/* Where the variable of a number lies, behind the first. */
+/* The offset of a variable, by its number. */
 static size_t offset_of(const rvli_image *image, size_t number)
 {
     size_t offset = 0;
@@ -118,7 +119,7 @@ static void free_code(rvli_code *code)
     free(code);
 }
 
-/* image: of so many bytes, or the file of that path. */
+/* Loads an image, or the file of that path. */
 static CUresult load(CUmodule *module, const void *image, const char *path)
 {
     int device;
@@ -182,7 +183,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     return CUDA_SUCCESS;
 }
 
-/* ---- What it has ---- */
+/* ---- Content of a module ---- */
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
@@ -214,7 +215,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, C
                                module->library, functions);
 }
 
-/* Either of the two may be left out. */
+/* Either output may be NULL. */
 CUresult cuModuleGetGlobal(CUdeviceptr *addr, size_t *size_bytes, CUmodule module, const char *name)
 {
     if (name == NULL || (addr == NULL && size_bytes == NULL))
@@ -223,7 +224,8 @@ CUresult cuModuleGetGlobal(CUdeviceptr *addr, size_t *size_bytes, CUmodule modul
         return CUDA_ERROR_INVALID_HANDLE;
     const rvli_image *image = &module->code->image;
     const rvli_variable *found = rvli_image_variable(image, name);
-    if (found == NULL) /* a kernel is no variable, and an H200 says which of both it is */
+    if (found ==
+        NULL) /* an H200 returns different errors for a kernel's name and an unknown name */
         return rvli_image_entry(image, name) != NULL ? CUDA_ERROR_INVALID_VALUE
                                                      : CUDA_ERROR_NOT_FOUND;
     if (addr != NULL)

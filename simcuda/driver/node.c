@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that a program adds to a graph itself, and what they do. */
+/* Nodes that a program adds to a graph itself. */
 #include "simcuda/driver/graph.h"
 
 #include <string.h>
 
 /*
- * NODE(name in the entry points, type of the node, type of the parameters, member, whether they are
- * good). Adding copies them in, GetParams out, SetParams in again.
+ * NODE(name in the entry points, type of the node, type of the parameters, member, whether they
+ * are valid). Defines the functions that get and set a node's parameters, by copying.
  */
 #define NODE(name, kind, described, member, good)                                                  \
     CUresult cuGraph##name##NodeGetParams(CUgraphNode node, described *params)                     \
@@ -24,7 +24,7 @@
         return CUDA_SUCCESS;                                                                       \
     }
 
-/* As cuLaunchKernel() has it, the size of shared memory apart. */
+/* As cuLaunchKernel() checks it, except the size of shared memory. */
 static bool is_launch(const CUDA_KERNEL_NODE_PARAMS *of)
 {
     return (of->func != NULL || of->kern != NULL) && of->gridDimX > 0 && of->gridDimY > 0 &&
@@ -66,7 +66,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     if (launched == NULL || !is_launch(launched))
         return CUDA_ERROR_INVALID_VALUE;
     rvli_node_params params = {.kernel = *launched};
-    params.kernel.kernelParams = params.kernel.extra = NULL; /* the caller's, and of now */
+    params.kernel.kernelParams = params.kernel.extra = NULL; /* valid only during the call */
     return add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_KERNEL, &params);
 }
 
@@ -105,7 +105,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
     return add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL);
 }
 
-/* The child is copied: later changes to it are not the node's. */
+/* The child is copied, so later changes to it do not affect the node. */
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
                                   size_t count, CUgraph child)
 {

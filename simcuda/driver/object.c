@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * User objects: a pointer of the program's, which its destructor gets when the last reference is
- * gone. Graphs hold references, and so do the graphs made of them. CUDA calls the destructor on a
- * thread of its own; here it is called by the thread that lets go last, with no lock held.
+ * User objects: a pointer of the program, for which its destructor is called when the last
+ * reference is released. Graphs and their copies hold references. CUDA calls the destructor on
+ * its own thread. Here, the thread that releases the last reference calls it, without a lock.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
     return CUDA_SUCCESS;
 }
 
-/* ---- Those of a graph ---- */
+/* ---- References of a graph ---- */
 
 static rvli_reference **find(rvli_reference **link, CUuserObject object)
 {
@@ -104,7 +104,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
         return CUDA_ERROR_INVALID_VALUE;
     if (!hold(&graph->references, object, count))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) /* otherwise the caller's become the graph's */
+    if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) /* otherwise the graph takes over the caller's */
         atomic_fetch_add(&object->references, count);
     return CUDA_SUCCESS;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many blocks of a kernel a multiprocessor has at once: by threads, registers, shared memory
- * and its bound of blocks. The steps in which registers and shared memory are handed out are those
+ * How many blocks of a kernel fit on a multiprocessor at once, by threads, registers, shared
+ * memory and the limit of blocks. The allocation units of registers and shared memory are those
  * of compute capability 8.0 and 9.0 (CUDA's occupancy calculator).
  */
 #include "simcuda/driver/code.h"
 
 #define WARP 32u
 #define THREADS_BLOCK 1024u
-#define REGISTERS 65536u       /* of a multiprocessor */
-#define REGISTERS_STEP 256u    /* of a warp */
-#define PARTS 4u               /* of a multiprocessor, each with its own registers */
-#define SHARED_STEP 128u       /* of a block */
-#define SHARED_OF_DRIVER 1024u /* in each block */
+#define REGISTERS 65536u       /* per multiprocessor */
+#define REGISTERS_STEP 256u    /* per warp */
+#define PARTS 4u               /* of a multiprocessor, each with separate registers */
+#define SHARED_STEP 128u       /* per block */
+#define SHARED_OF_DRIVER 1024u /* per block */
 #define CLUSTER_PORTABLE 8
 #define CLUSTER_MOST 16
 
@@ -32,7 +32,7 @@ unsigned rvli_occupancy_warps(unsigned registers)
     return (unsigned)(REGISTERS / PARTS / warp) * PARTS;
 }
 
-/* Shared memory of a block, with the driver's. */
+/* Shared memory of a block, with the driver's share. */
 static size_t shared_of(CUfunction function, size_t dynamic_bytes)
 {
     return round_up(function->entry.shared_bytes + dynamic_bytes, SHARED_STEP) + SHARED_OF_DRIVER;
@@ -43,7 +43,7 @@ unsigned rvli_occupancy_blocks(CUfunction function, int device, unsigned threads
 {
     const rvli_card *card = rvli_device_card(device);
     unsigned warps = (threads + WARP - 1) / WARP;
-    /* The bound that its code says is not looked at: an H200 has it so. */
+    /* As on an H200, the limit that the code declares is ignored. */
     if (warps == 0 || threads > THREADS_BLOCK ||
         dynamic_bytes > rvli_function_dynamic(function, device))
         return 0;
@@ -84,7 +84,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction han
                                                                 dynamic_bytes, 0);
 }
 
-/* The size of a block with which most threads are on a multiprocessor; of several the largest. */
+/* The block size that puts the most threads on a multiprocessor. With equal threads, the
+ * largest. */
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *threads, CUfunction handle,
                                                    CUoccupancyB2DSize dynamic_of,
                                                    size_t dynamic_bytes, int threads_most,
@@ -123,7 +124,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction ha
                                                      dynamic_bytes, threads_most, 0);
 }
 
-/* Shared memory that each of so many blocks on a multiprocessor may add to its own. */
+/* The dynamic shared memory available to each block, with so many blocks on a multiprocessor. */
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks,
                                                  int threads)
 {
@@ -146,7 +147,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     return CUDA_SUCCESS;
 }
 
-/* Clusters fit everywhere here: how a card's multiprocessors are grouped is not looked at. */
+/* Clusters fit everywhere here: how a card groups its multiprocessors is not considered. */
 CUresult cuOccupancyMaxPotentialClusterSize(int *blocks, CUfunction handle,
                                             const CUlaunchConfig *config)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions as programs of older versions of CUDA call them, where today's header has other
- * arguments or another name: by name, or by the version that they ask for (entry.c). Each does what
- * today's does. _ptsz: of programs in which stream 0 is the thread's own.
+ * Functions as programs for older versions of CUDA call them, where the current header has other
+ * arguments or another name. Programs find them by name, or by the version that they request
+ * (entry.c). Each calls the current function. _ptsz: for programs in which stream 0 is the
+ * thread's own.
  */
-#define __CUDA_API_VERSION_INTERNAL /* the header's prototypes of older forms */
+#define __CUDA_API_VERSION_INTERNAL /* makes the header declare older forms */
 #include "simcuda/driver/driver.h"
 
-/* The header has no prototypes of these. */
+/* The header does not declare these. */
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr addr, size_t bytes, CUmemLocation location,
                                     unsigned int flags, CUstream stream);
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
@@ -212,7 +213,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
     return cuGraphExecKernelNodeSetParams_v2(exec, node, &launch);
 }
 
-/* ---- Graphs: what an update says in one place since CUDA 12.0 ---- */
+/* ---- Graphs: results of an update in one struct since CUDA 12.0 ---- */
 
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node,
                            CUgraphExecUpdateResult *why)
@@ -227,7 +228,7 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node,
     return result;
 }
 
-/* A log of what was wrong. There is none here. */
+/* With a log of errors, which is always empty here. */
 CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
                                size_t log_bytes)
 {
@@ -244,7 +245,7 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
     return cuGraphInstantiate_v2(exec, graph, node, log, log_bytes);
 }
 
-/* ---- Another name alone ---- */
+/* ---- Only the name differs ---- */
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {

@@ -10,9 +10,9 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread CUstream launched_on;
-static atomic_bool any;     /* something was owed once: who uses no NCCL takes no lock */
-static rvli_debts all;      /* of all devices */
-static rvli_debts blocking; /* of the streams that the legacy stream waits for */
+static atomic_bool any;     /* something was owed once: programs without NCCL take no lock */
+static rvli_debts all;      /* of all streams and devices */
+static rvli_debts blocking; /* of the streams with which the legacy stream synchronizes */
 
 void rvli_owed_forget(void)
 {
@@ -49,7 +49,7 @@ static void add(rvli_debts *to, const rvli_owed *what)
     to->each[to->count++] = *what;
 }
 
-/* What has been settled, unless something later is owed by now. */
+/* Removes what has been settled, unless a later operation is owed by now. */
 static void remove_settled(rvli_debts *from, const rvli_owed *what)
 {
     size_t kept = 0;
@@ -59,7 +59,7 @@ static void remove_settled(rvli_debts *from, const rvli_owed *what)
     from->count = kept;
 }
 
-/* Those of a device; below 0: of any. */
+/* Adds the debts of a device. device below 0: of all devices. */
 static void add_all(rvli_debts *to, const rvli_debts *from, int device)
 {
     for (size_t i = 0; i < from->count; i++)
@@ -67,7 +67,7 @@ static void add_all(rvli_debts *to, const rvli_debts *from, int device)
             add(to, &from->each[i]);
 }
 
-/* ---- The legacy stream: it waits for all streams that are blocking, and they for it ---- */
+/* ---- The legacy stream: it and all blocking streams wait for each other ---- */
 
 static bool is_blocking(CUstream stream)
 {
@@ -75,7 +75,7 @@ static bool is_blocking(CUstream stream)
            !(rvli_stream_of(stream)->flags & CU_STREAM_NON_BLOCKING);
 }
 
-/* The legacy stream is one here, and on a card each device has its own. */
+/* Here, there is one legacy stream. On a card, each device has its own. */
 static int device_of(CUstream stream)
 {
     int device = rvli_stream_of(stream)->device;
@@ -84,7 +84,7 @@ static int device_of(CUstream stream)
     return device;
 }
 
-/* What a stream waits for besides its own. NULL: nothing. */
+/* What a stream waits for in addition to its own debts. NULL: nothing. */
 static rvli_debts *owed_beside(CUstream stream)
 {
     if (rvli_stream_is_legacy(stream))
@@ -92,7 +92,7 @@ static rvli_debts *owed_beside(CUstream stream)
     return is_blocking(stream) ? &rvli_stream_of(NULL)->owed : NULL;
 }
 
-/* ---- Without ---- */
+/* ---- Without the lock held ---- */
 
 void rvli_owed_add(CUstream stream, const rvli_owed *what)
 {
@@ -141,7 +141,8 @@ void rvli_owed_depend(CUstream stream, CUevent event)
     pthread_mutex_unlock(&mutex);
 }
 
-/* What has come is owed no more. With wait, that is all in the end, or something never comes. */
+/* Removes operations that are complete. With wait, that is all of them, unless one never
+ * completes. */
 static rvli_owed_end settle_each(rvli_debts *of, rvli_debts *now, bool wait)
 {
     size_t come = 0;
@@ -159,7 +160,7 @@ static rvli_owed_end settle_each(rvli_debts *of, rvli_debts *now, bool wait)
     return end;
 }
 
-/* device -1: of any. One that another has settled meanwhile is waited for no more. */
+/* device -1: all devices. Does not wait for a debt that another thread has settled meanwhile. */
 static rvli_owed_end settle(rvli_debts *of, int device, bool wait)
 {
     rvli_debts now = {0};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What streams owe: operations of NCCL that are complete only when other ranks have called them,
- * too. No call waits for that but those by which a program waits for a stream, an event or a
- * device: so a barrier is one. Queries say that it is not so far. A stream owes what was called on
- * it, and what an event that it waits for owes; an event owes what its stream did when it was
- * recorded. The legacy stream and the streams that block wait for each other, as CUDA documents it.
+ * What streams owe: NCCL operations that are complete only once other ranks have called them,
+ * too. Only calls that wait for a stream, an event or a device wait for that, so a barrier
+ * works. Queries report that the work is not complete. A stream owes the operations called on
+ * it, and those owed by an event that it waits for. An event owes what its stream owed when it
+ * was recorded. As CUDA documents, the legacy stream and blocking streams wait for each other.
  *
- * Ranks call the operations of a communicator in one order, so who has come to a later one has come
- * to all before: of each kind the last is kept.
+ * Ranks call the operations of a communicator in one order, so a rank that has come to an
+ * operation has come to all earlier ones. So only the last operation of each kind is kept.
  *
  * Exported, for the simulated NCCL.
  */
@@ -24,18 +24,18 @@ typedef struct rvli_owed rvli_owed;
 typedef enum rvli_owed_end {
     RVLI_OWED_COME,
     RVLI_OWED_NOT_YET,
-    RVLI_OWED_NEVER, /* and it has been waited for long enough */
+    RVLI_OWED_NEVER, /* the limit for waiting was reached */
 } rvli_owed_end;
 
 struct rvli_owed {
-    uint64_t meeting; /* of the communicator */
+    uint64_t meeting; /* the communicator's meeting */
     uint64_t sequence;
-    uint32_t from, to; /* of a send and its receive; RVLI_WIRE_ALL */
-    uint32_t giver;    /* the rank that is waited for; RVLI_WIRE_ALL: each */
+    uint32_t from, to; /* sender and receiver, or RVLI_WIRE_ALL */
+    uint32_t giver;    /* the rank to wait for; RVLI_WIRE_ALL: every rank */
     uint32_t rank, ranks;
     int device;
-    const char *name; /* of the function */
-    /* Whether those ranks have come. With wait, once they have, or never will. */
+    const char *name; /* the function's name */
+    /* Whether these ranks have come. With wait, returns once they have, or never will. */
     rvli_owed_end (*have_come)(const rvli_owed *of, bool wait);
 };
 
@@ -44,31 +44,32 @@ typedef struct rvli_debts {
     size_t count, room;
 } rvli_debts;
 
-/* A stream owes an operation from now on. Without host memory for it nobody waits for it. */
+/* A stream owes an operation from now on. Without host memory, the debt is dropped. */
 void rvli_owed_add(CUstream stream, const rvli_owed *what);
 
 /*
- * The stream that this thread launches a graph on, for its host functions: what a captured
- * operation needs is owed by each launch.
+ * The stream on which this thread launches a graph, for the graph's host functions: each launch
+ * owes the captured operations.
  */
 CUstream rvli_owed_launched_on(void);
 void rvli_owed_set_launched_on(CUstream stream);
 
-/* The event owes what the stream does; and the other way, besides what the stream owes already. */
+/* record: the event owes what the stream owes. depend: the stream owes what the event owes, in
+ * addition to its own debts. */
 void rvli_owed_record(CUevent event, CUstream stream);
 void rvli_owed_depend(CUstream stream, CUevent event);
 
-/* Waits until nothing of it is owed, without a lock. CUDA_ERROR_LAUNCH_TIMEOUT: something never
- * will come, and stays owed. */
+/* Waits until nothing is owed, without a lock. CUDA_ERROR_LAUNCH_TIMEOUT: an operation will
+ * never complete, and stays owed. */
 CUresult rvli_owed_settle_stream(CUstream stream);
 CUresult rvli_owed_settle_event(CUevent event);
 CUresult rvli_owed_settle_device(int device);
 
-/* Whether nothing of it is owed any more. Nobody waits. */
+/* Whether nothing is owed any more. Never waits. */
 bool rvli_owed_stream_is_done(CUstream stream);
 bool rvli_owed_event_is_done(CUevent event);
 
-/* A stream or an event is no more; in a forked child nothing is owed. */
+/* drop: a stream or an event is destroyed. forget: a forked child owes nothing. */
 void rvli_owed_drop(rvli_debts *of);
 void rvli_owed_forget(void);
 

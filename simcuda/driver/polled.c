@@ -10,18 +10,18 @@
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/stream.h"
 
-#define WATCHDOG "pt_nccl_watchdg" /* as PyTorch names the thread */
+#define WATCHDOG "pt_nccl_watchdg" /* PyTorch's name for the thread */
 #define NAME_BYTES 16
-#define LOOK_MOST_S 2    /* it looks every 0.1 s */
-#define BEHIND_MOST_S 60 /* where other ranks are behind */
-#define HIDE_MOST_S 60   /* PyTorch ends a job if a collective takes ten minutes */
+#define LOOK_MOST_S 2    /* the watchdog polls every 0.1 s */
+#define BEHIND_MOST_S 60 /* if other ranks are behind */
+#define HIDE_MOST_S 60   /* PyTorch aborts a job when a collective takes ten minutes */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t looked = PTHREAD_COND_INITIALIZER;
-static atomic_bool on, watched; /* watched: by such a thread */
-static uint64_t recorded;       /* so many events were hidden so far */
-static uint64_t shown;          /* up to that one */
-static uint64_t hidden;         /* that are neither seen nor waited for */
+static atomic_bool on, watched; /* watched: by a watchdog thread */
+static uint64_t recorded;       /* number of events hidden so far */
+static uint64_t shown;          /* events up to this number are shown */
+static uint64_t hidden;         /* number of events hidden and not polled yet */
 
 static uint64_t now_s(void)
 {
@@ -52,7 +52,7 @@ static void unhide(CUevent event)
         pthread_cond_broadcast(&looked);
 }
 
-/* With the lock held. false: it has not looked at all for so long. */
+/* With the lock held. false: the watchdog has not polled within this time. */
 static bool wait_for_look(time_t most_s)
 {
     struct timespec until;

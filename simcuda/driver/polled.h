@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What PyTorch's watchdog sees, and when.
+ * Controls what PyTorch's watchdog sees, and when.
  *
- * The watchdog of a group of NCCL is a thread that looks every 100 ms which collectives are done.
- * What the program does not wait for by itself keeps its tensors until then, and until the next
- * collective. So it is a race when the bucket of DDP's first backward pass is freed: 2.3 GiB of 25
- * came and went from run to run. Here such a race always ends in one way, late, which takes more.
- * While it is on (simcuda/python/_reveille_races.py), a collective that the program has not made a
- * stream wait for is not done to the watchdog until rvli_polled_show(), which lets the watchdog
- * look before it returns.
+ * The watchdog of an NCCL group is a thread that checks every 100 ms which collectives are
+ * complete. If the program does not wait for a collective itself, the collective keeps its
+ * tensors until that check, and until the next collective. So the time at which the bucket of
+ * DDP's first backward pass is freed is a race: 2.3 GiB of 25 varied from run to run. Here, such
+ * a race always ends late, which takes more memory. While this is on
+ * (simcuda/python/_reveille_races.py), the watchdog sees a collective as incomplete if no stream
+ * of the program waits for it, until rvli_polled_show(). That call lets the watchdog check
+ * before it returns.
  *
  * Exported, for the simulated NCCL and for simcuda/python.
  */
@@ -18,31 +19,32 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/* From now on, until the end of it. */
+/* Turn it on, and off. */
 void rvli_polled_begin(void);
 void rvli_polled_end(void);
 
 /*
- * Shows the watchdog all collectives so far, and returns when it has looked at them: how many those
- * are. After a time limit it ends, since there is no watchdog.
+ * Shows all collectives so far to the watchdog, and waits until it has checked them. Returns
+ * their number. If the watchdog does not check within a time limit, there is none, and this is
+ * turned off.
  */
 int rvli_polled_show(void);
 
-/* A race came out as it always does here. what: what a card may do instead. */
+/* Reports a race that has one outcome here. what: what a card may do instead. */
 void rvli_polled_note(const char *what);
 
-/* A collective was called on a stream. The next event that is recorded there says when it is done.
- */
+/* A collective was called on a stream. The next event recorded there marks its end. */
 void rvli_polled_collective(CUstream stream);
 
-/* An event was recorded on a stream; a stream of the program waits for it; it is no more. */
+/* record: an event was recorded on a stream. drop: a stream of the program waits for the event,
+ * or it is destroyed. */
 void rvli_polled_record(CUevent event, CUstream stream);
 void rvli_polled_drop(CUevent event);
 
-/* Whether the thread that asks may not see yet that an event is done. */
+/* Whether the event's completion is hidden from the calling thread. */
 bool rvli_polled_hides(CUevent event);
 
-/* In a forked child: its parent's events are not its own. */
+/* For a forked child: the events are the parent's. */
 void rvli_polled_forget(void);
 
 #endif

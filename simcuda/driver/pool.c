@@ -13,39 +13,40 @@
 #define CHUNK_BYTES ((size_t)32 << 20) /* of physical memory */
 #define UNIT_BYTES ((size_t)512)
 
-/* A part of a pool's addresses, in use or not. Free neighbours are one, unless they wait for
+/* A part of a pool's addresses, used or free. Free neighbours are merged, unless they wait for
  * different streams. */
 typedef struct block {
     struct block *next, *before;
-    struct block *late; /* in use: its place in the pool's late one */
+    struct block *late; /* if used: its counterpart in the late pool */
     uint64_t base;
     size_t size_bytes;
     bool used;
-    uint64_t freed_on; /* the stream's number; 0: any may have it */
+    uint64_t freed_on; /* the stream's number; 0: available to all streams */
 } block;
 
 /*
- * A free block joins its neighbours at once, as if the GPU had come to the free when the program
- * called it. On a card the GPU may be behind. Then the pieces stay apart, and a larger request
- * needs new memory. How far it is behind is not known, so each pool has another one, the late one,
- * for the other end: there free neighbours are joined only where the program waits. It gets the
- * same calls, and counts without taking memory. The card lies between the two: in the one program
- * that was compared (docs/fidelity/programs.md), about in the middle.
+ * A free block is merged with its neighbours at once, as if the GPU had reached the free when
+ * the program called it. On a card, the GPU may be behind. Then the pieces stay separate, and a
+ * larger request needs new memory. How far the GPU is behind is unknown, so each pool has a
+ * second pool for the other extreme, the late pool, in which free neighbours are merged only
+ * where the program waits. It gets the same calls, and counts without taking memory. A card lies
+ * between the two: in the one program that was compared (docs/fidelity/programs.md), about in
+ * the middle.
  */
 struct CUmemPoolHandle_st {
     CUmemoryPool next;
-    CUmemoryPool late; /* NULL: this is one, or it was given up */
+    CUmemoryPool late; /* NULL: this is a late pool, or its late pool was dropped */
     bool is_late;
-    cuuint64_t most, told; /* reserved at most, and when the machine was told last */
+    cuuint64_t most, told; /* peak of reserved bytes, and the peak last sent to the machine */
     int device;
-    bool usual;  /* the device's own, which stays */
-    bool closed; /* goes with its last memory */
+    bool usual;  /* the device's default pool, which stays */
+    bool closed; /* freed with its last memory */
     size_t max_bytes;
     uint64_t base;
     size_t span_bytes;
-    uint64_t *chunks; /* the machine's numbers; 0: there is no memory */
+    uint64_t *chunks; /* the machine's ids; 0: no memory */
     size_t chunk_count;
-    size_t chunks_end; /* beyond the last with memory */
+    size_t chunks_end; /* 1 + the last chunk with memory */
     block *blocks;
     size_t live;
     CUmemAccess_flags access[DEVICES_MAX];
@@ -97,7 +98,7 @@ static size_t count_missing(const struct CUmemPoolHandle_st *of, uint64_t from, 
     return missing;
 }
 
-/* Gives back chunks that lie within free blocks, the last first, while more than this is there. */
+/* Releases chunks inside free blocks, the last first, while more than keep_bytes is reserved. */
 static bool shrink(CUmemoryPool of, size_t keep_bytes)
 {
     cuuint64_t before = of->reserved;
@@ -124,7 +125,7 @@ static bool relieve_locked(int device)
     return freed;
 }
 
-/* Memory below a range. What fails leaves the pool as it was. */
+/* Takes memory for a range. On failure, the pool is unchanged. */
 static CUresult fill(CUmemoryPool of, uint64_t from, uint64_t to)
 {
     CUresult result = CUDA_SUCCESS;
@@ -165,9 +166,9 @@ static bool may_have(const block *of, uint64_t stream)
     return !of->used && (of->freed_on == 0 || of->freed_on == stream);
 }
 
-/* Everything is complete when asked: the driver may give it to any stream if it may look
- * (opportunistic) or let that one wait for this (internal). Dependencies by events are not looked
- * at. */
+/* All work is complete at once, so the driver may give the block to any stream, if it may check
+ * for completion (opportunistic) or make streams wait (internal). Dependencies by events are not
+ * checked. */
 static uint64_t owner_of(const struct CUmemPoolHandle_st *of, CUstream stream)
 {
     return of->opportunistic || of->internal ? 0 : rvli_stream_of(stream)->number;
@@ -180,7 +181,7 @@ typedef struct place {
     size_t room_bytes;
 } place;
 
-/* Few new chunks first, then the tightest room, then the lowest address. */
+/* Prefers the fewest new chunks, then the tightest room, then the lowest address. */
 static void consider(const struct CUmemPoolHandle_st *of, block *in, uint64_t from,
                      size_t room_bytes, size_t bytes, place *best)
 {
@@ -192,8 +193,8 @@ static void consider(const struct CUmemPoolHandle_st *of, block *in, uint64_t fr
         *best = here;
 }
 
-/* A free block may have memory below parts of it: each such part is a place, and what lies between.
- */
+/* Parts of a free block may have memory. Each such part is a candidate, and so is each part
+ * between them. */
 static void consider_block(const struct CUmemPoolHandle_st *of, block *in, size_t bytes,
                            place *best)
 {
@@ -231,7 +232,7 @@ static void link_after(block *at, block *made)
     at->next = made;
 }
 
-/* The block that begins at a place inside a free one. NULL: no memory. */
+/* Splits a free block, and returns the block at base. NULL: out of memory. */
 static block *cut(block *in, uint64_t base)
 {
     if (base == in->base)
@@ -301,7 +302,7 @@ static CUresult take_locked(CUmemoryPool of, size_t bytes, uint64_t stream, bloc
     return result;
 }
 
-/* Of what make_empty() made. */
+/* Deletes what make_empty() has made. */
 static void delete_empty(CUmemoryPool of)
 {
     while (of->blocks != NULL) {
@@ -354,7 +355,7 @@ void rvli_pool_free(const rvli_range *range, CUstream stream, bool counted)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Backwards, so that each is joined with what comes behind it. */
+/* Goes backwards, so that each block is merged with its successors. */
 static void settle_blocks(CUmemoryPool of)
 {
     block *last = of->blocks;
@@ -386,7 +387,7 @@ void rvli_pools_settle(void)
 
 /* ---- The late pool, with the lock held ---- */
 
-/* Where there is no room left the driver would wait for the GPU; then it is given up. */
+/* If there is no room left, the driver would wait for the GPU, so the late pool is dropped. */
 static void take_late(CUmemoryPool of, block *taken, size_t bytes, uint64_t stream)
 {
     CUmemoryPool late = of->late;
@@ -425,9 +426,10 @@ bool rvli_pools_relieve(int device)
     return freed;
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
-/* Twice a device: holes do not run it out of addresses. A chunk more than the bound may be used. */
+/* Reserves twice the device's size, so that fragmentation does not exhaust the addresses. The
+ * limit is rounded up to a chunk; without a limit, it is the device's size and one chunk. */
 static CUmemoryPool make_empty(int device, size_t max_bytes)
 {
     CUmemoryPool made = calloc(1, sizeof *made);
@@ -460,7 +462,7 @@ static CUresult make(int device, size_t max_bytes, CUmemoryPool *pool_out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->base = made->blocks->base = base;
-    made->late = make_empty(device, max_bytes); /* its addresses are nobody's */
+    made->late = make_empty(device, max_bytes); /* not reserved: its addresses are never used */
     if (made->late != NULL)
         made->late->is_late = true;
     made->follow = made->opportunistic = made->internal = 1;
@@ -519,7 +521,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *kind)
     return result;
 }
 
-/* What is in use stays until it is freed. */
+/* Memory in use stays until it is freed. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     if (pool == NULL || pool->usual)
@@ -607,7 +609,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return CUDA_SUCCESS;
 }
 
-/* The highest values can be set to 0 alone: to what they are now. */
+/* The peaks can only be reset, by setting them to 0. */
 static CUresult set_figure(CUmemoryPool of, CUmemPool_attribute attribute, cuuint64_t value)
 {
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -729,7 +731,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *addr, size_t bytes, CUstream stream)
     return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(addr, bytes, pool, stream) : result;
 }
 
-/* What cuMemAlloc() made can be freed so, too. */
+/* Also frees memory from cuMemAlloc(). */
 CUresult cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
 {
     int device;

@@ -8,7 +8,7 @@
 
 #include "base/addrmap.h"
 
-/* Memory to which a part of a promise is made. No two of them overlap. */
+/* Memory that gets part of a promise's content. Pieces never overlap. */
 typedef struct piece {
     LIST_ENTRY(piece) of_promise;
     rvli_promise *of;
@@ -24,10 +24,10 @@ struct rvli_promise {
     const rvli_bringer *bringer;
     void *user;
     size_t bytes;
-    unsigned holds; /* of its pieces, and of who has it brought */
+    unsigned holds; /* number of its pieces and of its users */
     pthread_mutex_t bringing;
     bool brought;
-    char *content; /* and behind it which of it is known; NULL: none is */
+    char *content; /* followed by flags for known bytes; NULL: all unknown */
 };
 
 static rvli_addrmap pieces;
@@ -52,7 +52,7 @@ int rvli_promised_count(void)
 
 void rvli_promised_forget(void)
 {
-    begun = false; /* what there was is the parent's, and left as it is */
+    begun = false; /* the parent's promises are not touched */
     ended = NULL;
     atomic_store(&count, 0);
 }
@@ -90,7 +90,7 @@ void rvli_promise_end_all(rvli_promise *each)
 
 /* ---- Pieces ---- */
 
-/* false: there is no memory for it, and nothing has changed. */
+/* false: out of memory, and nothing has changed. */
 static bool add_piece(rvli_promise *of, uint64_t base, size_t bytes, size_t offset)
 {
     piece *made = malloc(sizeof *made);
@@ -112,7 +112,7 @@ static void drop_piece(piece *gone)
     free(gone);
 }
 
-/* The first piece that has one of these addresses. */
+/* The first piece that overlaps these addresses. */
 static piece *first_in(uint64_t addr, size_t bytes)
 {
     if (!begun || bytes == 0 || atomic_load(&count) == 0)
@@ -123,7 +123,7 @@ static piece *first_in(uint64_t addr, size_t bytes)
     return at != NULL && at->base < addr + bytes ? at : NULL;
 }
 
-/* What lies before and behind a cut stays promised, as far as there is memory for it. */
+/* The parts before and behind the cut stay promised, if there is memory for them. */
 void rvli_promised_cut(uint64_t addr, size_t bytes)
 {
     uint64_t end = addr + bytes;
@@ -179,7 +179,7 @@ size_t rvli_promised_list(uint64_t from, size_t bytes, rvli_promised_part **part
                                                      .at = first - from,
                                                      .bytes = last - first,
                                                      .offset = each->offset + (first - each->base)};
-        each->of->holds++; /* the copy may cover what it is made from */
+        each->of->holds++; /* the copy may overwrite its source */
         at = last;
     }
     return found;
@@ -194,7 +194,7 @@ void rvli_promised_copy(uint64_t to, rvli_promised_part *parts, size_t number)
     free(parts);
 }
 
-/* ---- Keeping them ---- */
+/* ---- Fulfilling promises ---- */
 
 rvli_promise *rvli_promised_find(uint64_t addr, size_t bytes)
 {
@@ -213,7 +213,7 @@ rvli_promise *rvli_promised_oldest(int most)
     return oldest;
 }
 
-/* Without memory it is brought as unknown. */
+/* Without memory, the content counts as unknown. */
 bool rvli_promise_keep(rvli_promise *of, bool wait)
 {
     if (wait)

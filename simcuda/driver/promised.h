@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contents that are on their way: what other ranks bring by an operation of NCCL
- * (simcuda/nccl/carry.h). The memory that gets them is promised. Who reads it waits until they are
- * there; who writes to it or frees it does without them. A copy of promised memory is promised,
- * too. So nobody waits before anything is read.
+ * Content that is on its way: data that other ranks bring by an NCCL operation
+ * (simcuda/nccl/carry.h). The memory that will receive it is promised. A read waits until the
+ * content has arrived. A write or a free drops the promise for those bytes. A copy of promised
+ * memory is also promised. So nothing waits before a read.
  *
- * All of this is called with the lock of contents.c held, except for rvli_promise_keep() and
+ * Call all functions with the lock of contents.c held, except rvli_promise_keep() and
  * rvli_promise_end_all().
  */
 #ifndef RVL_SIMCUDA_PROMISED_H
@@ -19,43 +19,44 @@
 
 typedef struct rvli_promise rvli_promise;
 
-/* How many there are, for who need not look further. */
+/* The number of promises, for a quick check without the lock. */
 int rvli_promised_count(void);
 
-/* Promises memory to which nothing is promised yet. false: there is no memory for that. */
+/* Promises content for memory that has no promise yet. false: out of memory. */
 bool rvli_promised_add(uint64_t addr, size_t bytes, const rvli_bringer *bringer, void *user);
 
-/* These addresses are promised nothing any more. */
+/* Removes these addresses from their promises. */
 void rvli_promised_cut(uint64_t addr, size_t bytes);
 
-/* Of a copy: what is promised to `from` is promised to `to`, too, to which nothing is. */
+/* For a copy: promises to `to`, which has no promise, what `from` is promised. */
 typedef struct rvli_promised_part {
     rvli_promise *of;
-    size_t at; /* behind the first byte of what is copied */
+    size_t at; /* offset from the first copied byte */
     size_t bytes;
-    size_t offset; /* in what is promised */
+    size_t offset; /* offset in the promised content */
 } rvli_promised_part;
 size_t rvli_promised_list(uint64_t from, size_t bytes, rvli_promised_part **parts_out);
 void rvli_promised_copy(uint64_t to, rvli_promised_part *parts, size_t count);
 
-/* A promise to any of these addresses, or the oldest where there are more than `most`; NULL: there
- * is none. It stays until it is let go. */
+/* Find a promise for any of these addresses, or the oldest if there are more than `most`. NULL:
+ * there is none. Release the result with rvli_promise_let_go(). */
 rvli_promise *rvli_promised_find(uint64_t addr, size_t bytes);
 rvli_promise *rvli_promised_oldest(int most);
 void rvli_promise_let_go(rvli_promise *of);
 
-/* Has it brought, once, by one thread. Without the lock. false: not now, and nothing has waited. */
+/* Brings the content, once, in one thread. Call it without the lock. false: not possible without
+ * waiting. */
 bool rvli_promise_keep(rvli_promise *of, bool wait);
 
-/* Calls write() for each piece of memory that it was made to, and makes it to none any more. */
+/* Calls write() for each piece of memory that the promise covers, and removes the pieces. */
 void rvli_promise_give(rvli_promise *of, void (*write)(uint64_t to, const char *bytes,
                                                        const bool *known, size_t count));
 
-/* Those that nobody needs any more: taken with the lock, and ended without it. */
+/* Promises that are no longer needed: take them with the lock, and end them without it. */
 rvli_promise *rvli_promise_take_ended(void);
 void rvli_promise_end_all(rvli_promise *ended);
 
-/* In a forked child: they are the parent's. */
+/* For a forked child: the promises are the parent's. */
 void rvli_promised_forget(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PTX: the text from which the driver makes machine code. Here it is read as far as directives go:
- * the version, the target, kernels (.entry), their arguments (.param), bounds (.maxntid, .reqntid)
- * and static shared memory, variables (.global, .const). Instructions are passed over.
+ * PTX: the text from which the driver makes machine code. Only directives are read: the version,
+ * the target, kernels (.entry), their arguments (.param), limits (.maxntid, .reqntid) and static
+ * shared memory, and variables (.global, .const). Instructions are skipped.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,13 +10,13 @@
 
 #include "simcuda/driver/image.h"
 
-#define VERSION_MOST 90u       /* 9.0: that of the driver of CUDA 13.0 */
-#define ARGUMENTS_MOST 0xffffu /* bytes; a cubin has no place for more */
+#define VERSION_MOST 90u       /* 9.0, the version of CUDA 13.0's driver */
+#define ARGUMENTS_MOST 0xffffu /* bytes; a cubin's field holds no more */
 
 /* A place in the text. Words are separated by spaces, comments and punctuation. */
 typedef struct reader {
     const char *at, *end;
-    const char *word; /* the last one */
+    const char *word; /* the current word */
     size_t length;
 } reader;
 
@@ -25,7 +25,7 @@ static bool is_word(int letter)
     return isalnum(letter) || letter == '_' || letter == '$' || letter == '.' || letter == '%';
 }
 
-/* The end of a comment that begins here; from: there is none. */
+/* The end of the comment that begins at from. Returns from if there is none. */
 static const char *skip_comment(const char *from, const char *end)
 {
     if (end - from < 2 || from[0] != '/' || (from[1] != '/' && from[1] != '*'))
@@ -43,7 +43,7 @@ static void skip_spaces(reader *of)
         of->at++;
 }
 
-/* The next word, or a sign of punctuation alone. false: the text ends. */
+/* Reads the next word, or a single punctuation character. false: the text ends. */
 static bool next(reader *of)
 {
     for (;;) {
@@ -56,7 +56,7 @@ static bool next(reader *of)
     if (of->at == of->end)
         return false;
     of->word = of->at;
-    if (*of->at == '"') { /* text of debuggers */
+    if (*of->at == '"') { /* a string, for debuggers */
         const char *close = memchr(of->at + 1, '"', (size_t)(of->end - of->at - 1));
         of->at = close != NULL ? close + 1 : of->end;
     } else if (is_word((unsigned char)*of->at)) {
@@ -79,7 +79,7 @@ static bool begins(const reader *of, const char *with)
     return of->length >= strlen(with) && memcmp(of->word, with, strlen(with)) == 0;
 }
 
-/* A number; others: 0. Larger ones than fit are the largest. */
+/* A word's number. 0: it is not a number. Saturates. */
 static uint64_t number_of(const reader *of)
 {
     uint64_t number = 0;
@@ -92,7 +92,7 @@ static uint64_t number_of(const reader *of)
 
 /* ---- Variables ---- */
 
-/* Bytes of a type: .b8, .u32, .f64; 0: it is none. */
+/* Bytes of a type: .b8, .u32, .f64. 0: not a type. */
 static uint64_t type_bytes(const reader *of)
 {
     size_t digit = 1;
@@ -112,7 +112,7 @@ static uint64_t times(uint64_t a, uint64_t b)
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
-/* "[16][4]" behind a name; *bytes_io becomes so many times as much. "[]" is none: 0. */
+/* Reads "[16][4]" after a name, and multiplies *bytes_io. "[]" has size 0. */
 static bool read_dimensions(reader *of, uint64_t *bytes_io)
 {
     while (of->at < of->end && *of->at == '[') {
@@ -132,9 +132,9 @@ typedef struct declared {
 } declared;
 
 /*
- * What stands behind .global, .const, .shared or .param up to its name and size: ".align 4 .b8
- * name[16]". false: it is not a declaration. What a pointer points to may have an .align, too:
- * ".u64 .ptr .global .align 16 name".
+ * Reads a declaration behind .global, .const, .shared or .param, up to its name and size:
+ * ".align 4 .b8 name[16]". false: not a declaration. The target of a pointer may have an .align,
+ * too: ".u64 .ptr .global .align 16 name".
  */
 static bool read_variable(reader *of, declared *out)
 {
@@ -162,15 +162,15 @@ static bool read_variable(reader *of, declared *out)
     return false;
 }
 
-/* ---- The whole ---- */
+/* ---- The whole text ---- */
 
 typedef struct text {
     reader at;
     rvli_image *image;
     size_t depth;           /* of braces */
-    rvli_kernel_entry *now; /* the kernel of this text; NULL: none */
+    rvli_kernel_entry *now; /* the current kernel; NULL: none */
     uint64_t constant_bytes;
-    bool outside; /* the declaration is of another file's */
+    bool outside; /* an external declaration */
 } text;
 
 static rvli_image_error note_variable(text *of)
@@ -203,7 +203,7 @@ static rvli_image_error note_shared(text *of)
     return RVLI_IMAGE_OK;
 }
 
-/* One argument of the kernel, behind those before it. Unknown types (.texref) are passed over. */
+/* Adds an argument to the kernel. Unknown types (.texref) are skipped. */
 static void note_argument(text *of)
 {
     declared it;
@@ -222,8 +222,7 @@ static rvli_image_error note_entry(text *of)
     return of->now != NULL ? RVLI_IMAGE_OK : RVLI_IMAGE_OUT_OF_HOST;
 }
 
-/* ".maxntid 256, 1, 1": one to three numbers. .reqntid has the same, and no bound follows from it.
- */
+/* ".maxntid 256, 1, 1": one to three numbers. .reqntid has the same form, but sets no limit. */
 static rvli_image_error note_threads(text *of)
 {
     bool required = is(&of->at, ".reqntid");
@@ -277,7 +276,7 @@ static rvli_image_error note_word(text *of)
     return RVLI_IMAGE_OK;
 }
 
-/* ".version 9.0", ".target sm_90a": what must come first, in this order. */
+/* ".version 9.0", ".target sm_90a": required at the start, in this order. */
 static rvli_image_error read_start(reader *of, int major, int minor, rvli_image *image)
 {
     if (!next(of) || !is(of, ".version"))

@@ -10,10 +10,10 @@
 typedef struct registered_fat fat;
 
 typedef struct kernel {
-    struct kernel *next; /* of the same fat binary */
+    struct kernel *next; /* in the same fat binary */
     fat *of;
     uint64_t host;
-    const char *name; /* the program's, as long as the fat binary is there */
+    const char *name; /* the program's string, valid as long as the fat binary */
     rvli_loaded at;
 } kernel;
 
@@ -26,9 +26,9 @@ struct registered_fat {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static rvli_intmap kernels;   /* by the address that is launched */
-static rvli_intmap libraries; /* rvli_loaded by the number of a library's kernel */
-static rvli_intmap described; /* bytes of arguments by the address that is launched */
+static rvli_intmap kernels;   /* by launch address */
+static rvli_intmap libraries; /* rvli_loaded, by the number of a library's kernel */
+static rvli_intmap described; /* argument bytes, by launch address */
 
 void rvli_registered_forget(void)
 {
@@ -43,7 +43,7 @@ void *rvli_registered_begin(const void *wrapper)
     return made;
 }
 
-/* Of one for which there is no host memory nothing is known: it is launched all the same. */
+/* Without host memory, nothing is known of the kernel. It can still be launched. */
 void rvli_registered_kernel(void *handle, const void *host, const char *name)
 {
     fat *of = handle;
@@ -75,7 +75,8 @@ void rvli_registered_end(void *handle)
     free(of);
 }
 
-/* A fat binary that cannot be read, or has no code for the card, says nothing. */
+/* Reads the image once. A fat binary that is unreadable, or has no code for the card, has no
+ * kernels. */
 static void need_image(fat *of, int device)
 {
     const rvli_card *card = rvli_device_card(device);
@@ -127,7 +128,7 @@ uint64_t rvli_registered_arguments(int device, const void *host)
     return bytes;
 }
 
-/* Kernels of libraries stay, as their code does. */
+/* Kernels of libraries are never freed, like their code. */
 static rvli_loaded *need_library(uint64_t number)
 {
     uint64_t found;

@@ -7,40 +7,41 @@
 #define DEVICES_MAX 64
 
 /*
- * As measured on an H200, driver 580, by tests/simcuda/facts.c (facts.h200.txt: cost, streams).
- * Other kinds of card have the same until one is measured. The profile of a measured card says what
- * 34 streams take, and what the first graph and the first kernel take there and not on an H200:
- * streams go by the H200's steps, scaled to that, and the other two come on top.
+ * Measured on an H200, driver 580, by tests/simcuda/facts.c (facts.h200.txt: cost, streams).
+ * Other kinds of card use these figures until they are measured. The profile of a measured card
+ * has the bytes of 34 streams, and what the first graph and the first kernel take there but not
+ * on an H200. Streams follow the H200's steps, scaled to the profile's figure. The other two are
+ * added.
  *
- * Streams and instantiated graphs have two pieces of memory each, in the same pages: 512 KiB of a
- * stream beside 64 KiB of a graph, and 48 KiB of either. The first stream needs none of the 512.
- * Of the pieces of 48 KiB, the context has room for the first 40: any number from 35 to 43 gives
- * the readings of 1 to 192 streams, of whatever priority, and of 1 to 1024 graphs. What kernels of
- * graphs take beside that is in graph_share.h.
+ * Streams and instantiated graphs have two pieces of memory each, in the same pages: 512 KiB for
+ * a stream beside 64 KiB for a graph, and 48 KiB for either. The first stream needs no piece of
+ * 512 KiB. The context has room for the first 40 pieces of 48 KiB. Any number from 35 to 43
+ * gives the measured values of 1 to 192 streams, of any priority, and of 1 to 1024 graphs.
+ * graph_share.h has what the kernels of graphs take in addition.
  *
- * Graphs that are destroyed leave their memory to later ones, and the card kept it all. Whether it
- * does so with streams was not measured; here it is so.
+ * Destroyed graphs leave their memory to later graphs: the card kept all of it. For streams this
+ * was not measured, and is assumed.
  *
- * Code: bench/gpu/driver (probe.py) on the same machine, 2026-11-22, bench/results/2026-11-22-h200:
- * a kernel's code is rounded up to 256 bytes and has 2 KiB more; the context has room for 384 KiB,
- * then there are pages, of which one holds 31 kernels of 64 KiB or 512 of 2 KiB ("modules").
- * Variables of an image lie in pages of their own, smaller ones together ("small", "special"). The
- * first image that calls assert() brings 90 MiB ("assert_module"); what printf() and malloc() in
- * kernels bring was not told apart, and is not counted. Unloading gives memory back on a card, and
- * not here.
+ * Code: bench/gpu/driver (probe.py) on the same machine, 2026-11-22,
+ * bench/results/2026-11-22-h200. A kernel's code is rounded up to 256 bytes, plus 2 KiB. The
+ * context has room for 384 KiB. Beyond that, pages are taken, each of which holds 31 kernels of
+ * 64 KiB or 512 of 2 KiB ("modules"). Variables of an image have separate pages; smaller ones
+ * share them ("small", "special"). The first image that calls assert() takes 90 MiB
+ * ("assert_module"). What printf() and malloc() in kernels take could not be separated, and is
+ * not counted. On a card, unloading returns memory. Here it does not.
  *
- * Local memory: what a thread's stack needs, for all threads that the device has room for at once,
- * by the largest of the kernels launched so far. The context has it for 1024 bytes ("local_up").
+ * Local memory: what a thread's stack needs, for all threads that fit on the device at once, by
+ * the largest kernel launched so far. The context has room for 1024 bytes ("local_up").
  */
 #define GRAPHS_A_PAGE 32
-#define GRAPHS_A_STREAM 8 /* that the piece of a stream has room for */
+#define GRAPHS_A_STREAM 8 /* that fit in one piece of a stream */
 #define PIECES_A_PAGE 42
 #define PIECES_FREE 40
-#define STREAMS_MEASURED 34u /* of which a profile has the bytes */
+#define STREAMS_MEASURED 34u /* the number behind a profile's figure */
 #define CODE_ROOM_BYTES ((size_t)384 << 10)
 #define CODE_ALIGN_BYTES 256u
 #define CODE_MORE_BYTES 2048u
-#define OWN_PAGES_BYTES ((size_t)1 << 20) /* variables from here on share no page */
+#define OWN_PAGES_BYTES ((size_t)1 << 20) /* larger variables do not share a page */
 #define ASSERT_BYTES ((size_t)90 << 20)
 #define LOCAL_BYTES 1024u
 
@@ -51,28 +52,28 @@ typedef struct both_share {
 
 typedef struct kernels_share {
     rvli_graph_share slots;
-    bool begun; /* a graph has been made */
+    bool begun; /* a graph was made */
 } kernels_share;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static both_share both[DEVICES_MAX];             /* of streams and graphs */
-static kernels_share graph_kernels[DEVICES_MAX]; /* of graphs */
+static both_share both[DEVICES_MAX];             /* streams and graphs */
+static kernels_share graph_kernels[DEVICES_MAX]; /* kernels of graphs */
 static size_t local_pages[DEVICES_MAX];
 
-/* Small things side by side in pages. */
+/* Small objects that share pages. */
 typedef struct heap {
-    size_t room_bytes; /* that is left in the page with most */
+    size_t room_bytes; /* left in the page with the most room */
 } heap;
 
 typedef struct code_share {
     heap code, variables;
-    bool begun;   /* code has the context's room */
-    bool asserts; /* what assert() needs is there */
+    bool begun;   /* the context's room for code was added */
+    bool asserts; /* what assert() needs was taken */
 } code_share;
 
 static code_share codes[DEVICES_MAX];
 
-/* Pieces of physical memory, kept until the device's last context goes. */
+/* Pieces of physical memory, kept until the device's last context is destroyed. */
 typedef struct kept {
     uint64_t *ids;
     size_t count, room;
@@ -84,7 +85,7 @@ void rvli_share_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
     for (int device = 0; device < DEVICES_MAX; device++)
-        pieces[device].count = 0; /* they are the parent's */
+        pieces[device].count = 0; /* the parent's pieces */
     memset(both, 0, sizeof both);
     memset(graph_kernels, 0, sizeof graph_kernels);
     memset(local_pages, 0, sizeof local_pages);
@@ -101,7 +102,7 @@ static size_t whole(size_t count, size_t a_page)
     return (count + a_page - 1) / a_page;
 }
 
-/* As on an H200. */
+/* Pages by the H200's figures. */
 static size_t steps_of(size_t streams, size_t graphs)
 {
     size_t large = (streams > 0 ? streams - 1 : 0) * GRAPHS_A_STREAM + graphs;
@@ -149,7 +150,7 @@ void rvli_share_give(int device)
 
 /* ---- Streams and graphs ---- */
 
-/* With what streams and graphs had before; *more_out: the pages that are to be taken. */
+/* Adds streams and graphs to the counts. *more_out: the pages to take. */
 static both_share with_more(int device, size_t streams, size_t graphs, size_t *more_out)
 {
     both_share of = both[device];
@@ -174,7 +175,7 @@ CUresult rvli_share_stream(int device)
     return result;
 }
 
-/* One that is gone may be of a context that is gone, too. */
+/* The object may belong to a context that was destroyed before, so the count may be 0. */
 static void drop(size_t *count)
 {
     *count -= *count > 0;
@@ -187,7 +188,7 @@ void rvli_share_stream_gone(int device)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The first graph takes what a profile says, too. */
+/* The first graph also takes the profile's figure. */
 static kernels_share begun(int device, size_t *more_out)
 {
     *more_out = 0;
@@ -242,10 +243,10 @@ static CUresult put(heap *into, int device, size_t size_bytes)
     return result;
 }
 
-/* An image says what its code has: one of 2^47 bytes is broken, and fits nowhere. */
+/* The image gives the size of its code. A size of 2^47 bytes is broken, and fits nowhere. */
 #define BYTES_MOST (UINT64_C(1) << 47)
 
-/* What a profile says of the first kernel. */
+/* Takes the profile's figure for the first kernel. */
 static CUresult begin_code(code_share *of, int device)
 {
     uint64_t bytes = rvli_device_figures(device)->kernel_bytes;

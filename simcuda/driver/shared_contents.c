@@ -10,13 +10,13 @@
 #include "simcuda/driver/client.h"
 
 #define PAGE_BYTES UINT64_C(4096)
-#define BLOCK_BYTES 512 /* of st_blocks */
+#define BLOCK_BYTES 512 /* the unit of st_blocks */
 #define PART_BYTES ((size_t)4096)
 
 static int file = -1;
 static size_t room_bytes;
 
-/* A limit on the size of files would end the program: what is here lies far out in a sparse one. */
+/* With a limit on file sizes, writing far out in the sparse file would end the program. */
 static bool may_be_written(void)
 {
     struct rlimit limit;
@@ -54,7 +54,7 @@ static off_t known_at(const rvli_shared_place *of)
                    of->at);
 }
 
-/* What is beyond its end, or in a hole, is 0. */
+/* Bytes in a hole or beyond the end are 0. */
 static void read_at(off_t at, void *to, size_t bytes)
 {
     ssize_t got = file >= 0 ? pread(file, to, bytes, at) : 0;
@@ -67,7 +67,7 @@ static void punch(off_t at, size_t bytes)
     (void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)bytes);
 }
 
-/* Twice the bytes, and a page at each end. */
+/* Counts twice the bytes, and a page at each end. */
 static bool has_room(size_t bytes)
 {
     struct stat facts;
@@ -103,7 +103,7 @@ void rvli_shared_contents_list(const rvli_shared_place *from, bool *known, size_
     read_at(known_at(from), known, bytes);
 }
 
-/* Bytes that are not known were never written, or forgotten: they are 0. */
+/* Unknown bytes were never written, or were dropped: they are 0. */
 bool rvli_shared_contents_read(const rvli_shared_place *from, void *to, size_t bytes)
 {
     bool known[PART_BYTES];
@@ -121,6 +121,6 @@ void rvli_shared_contents_forget(const rvli_shared_place *of, size_t bytes)
 {
     if (file < 0)
         return;
-    punch(known_at(of), bytes); /* first, so that nobody takes zeroes for content */
+    punch(known_at(of), bytes); /* first, so that no process takes zeros for content */
     punch(bytes_at(of), bytes);
 }

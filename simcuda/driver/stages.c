@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stages of this process, which are told to the machine: ranges of NVTX (programs find this library
- * by NVTX_INJECTION64_PATH), and those of PyTorch's record_function and the package reveille, which
- * come by Python.
+ * Stages of this process, sent to the machine: NVTX ranges (programs find this library by
+ * NVTX_INJECTION64_PATH), and ranges of PyTorch's record_function and of the package reveille,
+ * which come through Python.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 
 #define PREFIX_VARIABLE "REVEILLE_STAGES"
 
-/* What PyTorch puts on the entries of its history. The machine's own clock is late by what a
- * message takes. */
+/* The clock of the entries in PyTorch's history. The machine would read it later, by the delay
+ * of the message. */
 static uint64_t wall_us(void)
 {
     struct timespec now;
@@ -38,7 +38,7 @@ static void tell(uint64_t us)
         fn(us);
 }
 
-/* A controller of workers marks as well, and may never use CUDA itself. */
+/* A controller of workers marks stages, too, and may never use CUDA itself. */
 static void enter(uint64_t id, const char *name)
 {
     rvli_wire_request request = {.kind = RVLI_WIRE_ENTER, .bytes = wall_us(), .id = id};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events. Nothing runs, so all work is done when somebody asks. What other ranks have a
- * part in is waited for, and not ready before (owed.h). */
+/* Streams and events. Nothing runs, so all work is complete at once, except operations in which
+ * other ranks take part (owed.h). */
 #include "simcuda/driver/stream.h"
 
 #include <stdatomic.h>
@@ -73,7 +73,7 @@ CUresult cuStreamDestroy(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* What each call on a stream needs first. */
+/* Required by every call on a stream. */
 static CUresult check(void)
 {
     int device;
@@ -179,10 +179,10 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *u
 /*
  * ---- Time ----
  *
- * What a kernel takes on a device is not known. Each takes as long as any other, so that a program
- * which measures several ways takes the first of those with the fewest kernels, in every run; and
- * so long that loops which measure for some time are short. A recorded event takes a moment: no two
- * of them are at the same time.
+ * How long a kernel takes on a device is unknown. Every kernel takes the same time, so that a
+ * program that times several alternatives always chooses the first with the fewest kernels. The
+ * time is long, so that loops that measure for a fixed time end soon. Recording an event takes a
+ * moment, so no two events have the same time.
  */
 #define KERNEL_NS UINT64_C(1000000)
 #define RECORD_NS UINT64_C(1000)
@@ -244,7 +244,7 @@ CUresult rvli_event_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* The legacy stream is the current context's. */
+/* The legacy stream belongs to the current context. */
 static bool is_of_context(CUevent event, CUstream stream, int device)
 {
     const struct CUstream_st *of = rvli_stream_of(stream);
@@ -253,7 +253,7 @@ static bool is_of_context(CUevent event, CUstream stream, int device)
     return event->device == of->device && event->context == of->context;
 }
 
-/* An external record is work of the graph: the event is recorded when the graph is launched. */
+/* An external record is a node of the graph: the event is recorded when the graph is launched. */
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
     int device;

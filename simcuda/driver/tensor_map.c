@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptions of tensors for Hopper's copy engine (TMA), which FlashAttention 3, CUTLASS and
- * Triton make before they launch. They are opaque: what is checked is what CUDA's documentation
- * demands, and what is written is read by nobody but here, since kernels do not run.
+ * Tensor descriptors for Hopper's copy engine (TMA), which FlashAttention 3, CUTLASS and Triton
+ * make before a launch. They are opaque. The checks are those that CUDA documents. Only this
+ * file reads what it writes, since kernels do not run.
  */
 #include "simcuda/driver/driver.h"
 
@@ -14,7 +14,7 @@
 #define MAP_ALIGN 64
 #define FIRST_MAJOR 9 /* compute capability 9.0 */
 
-/* Later than CUDA 12.0's header: 16 elements of 4 or 6 bits, packed. */
+/* Newer than CUDA 12.0's header: 16 packed elements of 4 or 6 bits. */
 enum { PACKED_4_TIGHT = 13, PACKED_4 = 14, PACKED_6 = 15, TYPE_LAST = PACKED_6, SWIZZLE_LAST = 6 };
 
 typedef struct tensor {
@@ -35,7 +35,7 @@ static bool is_floating(unsigned type)
     return type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && !is_packed(type);
 }
 
-/* Of a row of the box, in bytes of device memory. */
+/* Bytes of a row of the box in device memory. */
 static uint64_t row_bytes(const tensor *of)
 {
     static const unsigned char element_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
@@ -44,7 +44,7 @@ static uint64_t row_bytes(const tensor *of)
     return (uint64_t)of->box[0] * element_bytes[of->type];
 }
 
-/* What addresses and strides are multiples of. */
+/* The required alignment of addresses and strides. */
 static uint64_t alignment(const tensor *of)
 {
     bool wide = of->interleave == CU_TENSOR_MAP_INTERLEAVE_32B || of->type == PACKED_4 ||

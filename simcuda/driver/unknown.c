@@ -12,7 +12,7 @@
 
 #define FRAMES_MAX 16
 
-/* Length of the folder of a path, with its slash. */
+/* The length of a path's folder, with its slash. */
 static size_t folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -26,8 +26,8 @@ static bool in_folder_of(const char *path, const char *other)
 }
 
 /*
- * "cudaMemcpy, called by libtorch_cuda.so": the last function of the simulated libraries, which lie
- * in one folder, and the file of what called it.
+ * Finds, for example, "cudaMemcpy, called by libtorch_cuda.so": the outermost function of the
+ * simulated libraries, which are in one folder, and the file of its caller.
  */
 static void find_place(char place[RVLI_WIRE_TEXT_BYTES])
 {
@@ -48,7 +48,7 @@ static void find_place(char place[RVLI_WIRE_TEXT_BYTES])
     snprintf(place, RVLI_WIRE_TEXT_BYTES, "%.100s, called by %.100s", function, caller);
 }
 
-/* Our own library copies to put it back. It decides nothing by it. */
+/* Our own library copies content out only to put it back. No decision depends on it. */
 static bool is_backup(const char *place)
 {
     return strstr(place, ", called by libreveille") != NULL;

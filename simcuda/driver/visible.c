@@ -10,7 +10,7 @@
 
 #define NONE (-1)
 
-/* The only device with such a beginning of its UUID. */
+/* The only device with a UUID that begins with this text. */
 static int by_uuid(const char *text, size_t length, int devices)
 {
     int found = NONE;
@@ -34,7 +34,7 @@ static int by_number(const char *text, int devices)
     return number < (unsigned long)devices ? (int)number : NONE;
 }
 
-/* One item, which ends at a comma or at the end of the list. */
+/* Parses one item, which ends at a comma or at the end of the list. */
 static int find(const char *item, int devices)
 {
     item += strspn(item, " \t");

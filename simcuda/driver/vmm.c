@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory and addresses apart: cuMemCreate, cuMemAddressReserve, cuMemMap. A handle lives until it
- * is released and mapped nowhere any more.
+ * Physical memory and addresses, separately: cuMemCreate, cuMemAddressReserve, cuMemMap. A
+ * handle lives until it is released and all its mappings are gone.
  */
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -17,18 +17,18 @@ typedef struct handle {
     int device;
     size_t size_bytes;
     uint64_t machine_id;
-    unsigned owners; /* creates and retains, less releases */
+    unsigned owners; /* creates and retains, minus releases */
     unsigned mappings;
-    CUmemAllocationHandleType exportable; /* CU_MEM_HANDLE_TYPE_NONE: not */
+    CUmemAllocationHandleType exportable; /* CU_MEM_HANDLE_TYPE_NONE: not exportable */
     bool shared;                          /* with other processes */
-    bool imported;                        /* another process has made it */
-    uint64_t place;                       /* then that of its content */
+    bool imported;                        /* made by another process */
+    uint64_t place;                       /* of its content, if shared */
 } handle;
 
 typedef struct mapping {
     handle *of;
     size_t size_bytes;
-    uint64_t access; /* bit d: device d may reach it; none at first */
+    uint64_t access; /* bit d: device d has access; none initially */
 } mapping;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -75,9 +75,8 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 }
 
 /*
- * Memory may be made for sharing by a file descriptor, as PyTorch's expandable segments are;
- * sharing it (cuMemExportToShareableHandle) is not simulated. Sharing between nodes answers what a
- * card without such a fabric does.
+ * Memory may be made for sharing by a file descriptor, as PyTorch's expandable segments are.
+ * Sharing between nodes fails as on a card without the fabric for it.
  */
 static CUresult check_create(size_t size_bytes, const CUmemAllocationProp *properties)
 {
@@ -161,7 +160,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *addr, size_t size_bytes, size_t align_
     return result;
 }
 
-/* Whether something is mapped in a range. */
+/* Whether a range overlaps a mapping. */
 static bool is_mapped(uint64_t base, size_t size_bytes)
 {
     uint64_t at = 0;
@@ -219,7 +218,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset,
     return result;
 }
 
-/* Whether whole mappings, without a gap, fill a range. */
+/* Whether complete mappings fill a range without gaps. */
 static bool is_filled(uint64_t base, size_t size_bytes)
 {
     size_t done = 0;
@@ -232,8 +231,8 @@ static bool is_filled(uint64_t base, size_t size_bytes)
     return done == size_bytes && size_bytes > 0;
 }
 
-/* On a card copies and fills of mapped memory that no device may reach are refused, as where there
- * is none (bench/gpu/driver/sticky.py, H200, driver 580). */
+/* On a card, copies and fills of mapped memory that no device may access are refused, like those
+ * of unmapped memory (bench/gpu/driver/sticky.py, H200, driver 580). */
 bool rvli_vmm_has_memory(uint64_t addr, size_t size_bytes)
 {
     uint64_t at = addr, base = 0;
@@ -359,7 +358,7 @@ bool rvli_vmm_any_imported(void)
 
 /* ---- Other processes: by file descriptors (simcuda/machine/shared.h) ---- */
 
-/* Others see what is written from now on, wherever it is mapped. With the lock held. */
+/* Makes other processes see what is written from now on, at any mapping. With the lock held. */
 static void share(handle *of, uint64_t place)
 {
     uint64_t at = 0;
@@ -404,7 +403,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     return result;
 }
 
-/* The key that lies in a descriptor, and stays there. false: it is another kind of file. */
+/* Reads the key in a descriptor without removing it. false: another kind of file. */
 static bool look_in(int file, uint64_t *key_out)
 {
     rvli_wire_ticket ticket;
@@ -423,7 +422,7 @@ static CUresult import(uint64_t key, handle *made)
     if (result != CUDA_SUCCESS)
         return result;
     int device = rvli_device_of_number((int)answer.count);
-    if (device < 0) { /* assumed: not tried on a card */
+    if (device < 0) { /* assumed, not tried on a card */
         rvli_physical_give(answer.id);
         return CUDA_ERROR_INVALID_DEVICE;
     }

@@ -24,7 +24,7 @@ struct rvli_deposit {
     uint32_t from, to; /* RVLI_WIRE_ALL: all ranks */
     uint32_t count;    /* parts: one for each rank, or two for sender and receiver */
     uint32_t open;     /* parts that are not done */
-    uint32_t first;    /* the first rank whose call is known */
+    uint32_t first;    /* the first rank with a known call */
     char *call;        /* NULL: no rank has given its call */
     part parts[];
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store for one rank whose peers do not run. PyTorch's TCPStore connects to it instead of to
+ * A store for one rank that runs without its peers. PyTorch's TCPStore connects to it instead of to
  * the store of a launcher or of rank 0. It speaks the protocol of TCPStore's clients.
  *
  * It keeps the values that are set, and never waits. A key that another rank would set exists as

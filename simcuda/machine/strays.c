@@ -18,7 +18,7 @@ static FILE *open_of(pid_t process, const char *what)
     return fopen(path, "re");
 }
 
-/* Reads the environment as it was when the program began. A process whose environment cannot be
+/* Reads the environment as it was when the program began. An environment that cannot be
  * read belongs to another user, and is not reported. */
 static bool has_lost_environment(pid_t process)
 {
