@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions of batches that say on the host whether an argument was wrong: none is, which PyTorch
- * asserts.
+ * Functions for batches that report wrong arguments in host memory. They report none, which
+ * PyTorch asserts.
  */
 #include <stddef.h>
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLAS. A call that computes launches a kernel (simcuda/wire/kernel.h), and does nothing else: it
- * allocates no memory that its caller does not give it. Handles keep what is set, since PyTorch
- * reads it back. Names are the header's; its prototypes are not wanted, since one function here
- * stands for hundreds. Those of the environment mode are in no header. cuSOLVER calls them, so
- * nothing loads it without them, and PyTorch loads it for the first
+ * cuBLAS. A call that computes only launches a kernel (simcuda/wire/kernel.h). It allocates no
+ * memory beyond what its caller provides. Handles keep what is set, since PyTorch reads it back.
+ * The names are those of the header. Its prototypes are not included, since one function here
+ * stands for hundreds. The functions of the environment mode are in no header. cuSOLVER calls
+ * them, and cannot be loaded without them. PyTorch loads it for the first
  * torch.linalg.solve_triangular().
  *
- * A handle has device memory of its own: a workspace of 64 MiB, and two small pieces. These are the
- * three allocations that cublasCreate() of cuBLAS 13.1 makes on an H200, as `reveille record` saw
- * them (traces/recorded/qwen2.5-32b-step-engine.rvt, allocations 265 to 267). PyTorch makes a
- * handle for each thread and stream that computes, one for the backward pass among them. Other
- * cards get the same until one is measured.
+ * A handle has its own device memory: a workspace of 64 MiB, and two small pieces.
+ * cublasCreate() of cuBLAS 13.1 makes these three allocations on an H200, as `reveille record`
+ * saw them (traces/recorded/qwen2.5-32b-step-engine.rvt, allocations 265 to 267). PyTorch makes
+ * a handle for each thread and stream that computes, including one for the backward pass. Other
+ * cards use these sizes until one is measured.
  */
 #include <cuda.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static const size_t own_bytes[] = {1024, 128 << 10, 64 << 20};
 #define OWN_PIECES (sizeof own_bytes / sizeof *own_bytes)
 
 typedef struct handle {
-    CUcontext context; /* it owns the memory */
+    CUcontext context; /* owns the memory */
     CUdeviceptr own[OWN_PIECES];
     void *stream;
     int math_mode;

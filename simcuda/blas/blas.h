@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the simulated cuBLAS share. */
+/* Declarations that the files of the simulated cuBLAS share. */
 #ifndef RVL_SIMCUDA_BLAS_BLAS_H
 #define RVL_SIMCUDA_BLAS_BLAS_H
 
@@ -7,7 +7,7 @@
 #include "simcuda/blas/product.h"
 
 /*
- * A call with a handle that computes a product, or something else (NULL).
+ * Launches a kernel for a call with a handle. product: what it computes; NULL: something else.
  * CUBLAS_STATUS_EXECUTION_FAILED: nothing was launched.
  */
 int rvli_blas_compute(void *handle, const rvli_product *product);

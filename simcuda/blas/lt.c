@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLASLt: a product is described, an algorithm asked for, and the product taken: a kernel
- * (product.h). The one algorithm needs no workspace and splits no product; what PyTorch sets aside
- * for one comes from its own allocator, whatever is answered.
+ * cuBLASLt: the program describes a product, asks for an algorithm, and runs the product, which
+ * launches a kernel (product.h). The only algorithm needs no workspace and does not split
+ * products. What PyTorch sets aside for a workspace comes from its own allocator, regardless of
+ * this.
  */
 #include "simcuda/blas/lt.h"
 
@@ -30,11 +31,11 @@ size_t cublasLtGetVersion(void)
     return RVLI_BLAS_VERSION;
 }
 
-/* ---- Descriptions: what a product's kernel goes by is kept in them ---- */
+/* ---- Descriptions. They keep the attributes that select a product's kernel ---- */
 
-#define TRANSPOSED_A 3 /* CUBLASLT_MATMUL_DESC_TRANSA; of B the next */
+#define TRANSPOSED_A 3 /* CUBLASLT_MATMUL_DESC_TRANSA; the next is B's */
 #define TRANSPOSED_B 4
-#define REAL_32 0 /* CUDA_R_32F, and others of cudaDataType */
+#define REAL_32 0 /* CUDA_R_32F; here and below, values of cudaDataType */
 #define REAL_64 1
 #define COMPLEX_32 4
 #define COMPLEX_64 5
@@ -53,7 +54,7 @@ typedef struct operation {
 } operation;
 _Static_assert(sizeof(operation) <= sizeof(rvli_lt_product), "so has an operation");
 
-/* Where an attribute is kept; NULL: nobody reads it. */
+/* Where an attribute is kept. NULL: it is not used. */
 static uint32_t *of_operation(rvli_lt_product *described, int attribute)
 {
     operation *of = (operation *)described;
@@ -99,7 +100,7 @@ static uint32_t *of_preference(rvli_lt_preference *described, int attribute)
         return RVLI_BLAS_SUCCESS;                                                                  \
     }
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* the rest is nobody's concern */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the other arguments are not used */
 DESCRIBED(rvli_lt_product, (rvli_lt_product * *made, int compute, int scale), cublasLtMatmulDesc,
           of_operation)
 DESCRIBED(rvli_lt_preference, (rvli_lt_preference * *made), cublasLtMatmulPreference, of_preference)
@@ -132,7 +133,7 @@ int cublasLtMatmulAlgoGetHeuristic(rvli_lt_handle *handle, rvli_lt_product *desc
     return RVLI_BLAS_SUCCESS;
 }
 
-/* The type of the first factor decides. */
+/* The first factor's type decides. */
 static rvli_precision precision_of(uint32_t type)
 {
     return type == REAL_64 || type == COMPLEX_64   ? RVLI_PRECISION_64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of cuBLASLt that are simulated. Arguments and answers are those of NVIDIA's
+/* The simulated functions of cuBLASLt. Arguments and results are those of NVIDIA's
  * documentation. */
 #ifndef RVL_SIMCUDA_BLAS_LT_H
 #define RVL_SIMCUDA_BLAS_LT_H

@@ -3,6 +3,6 @@
 #include "simcuda/wire/stub.h"
 
 #define NOT_SUPPORTED                                                                              \
-    15 /* CUBLAS_STATUS_NOT_SUPPORTED: the header's own prototypes are not wanted */
+    15 /* CUBLAS_STATUS_NOT_SUPPORTED; the header and its prototypes are not included */
 #define RVLI_ENTRY(name) RVLI_STUB(name, NOT_SUPPORTED)
 #include "cublaslt_entries.inc"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLASLt's types by their layout, as NVIDIA documents them ("cuBLAS", "Using the cuBLASLt API",
- * CUDA 12 and 13). Where its header is found, tests/simcuda/blas_layout.c compares the two. An
+ * The layout of cuBLASLt's types, as NVIDIA documents them ("cuBLAS", "Using the cuBLASLt API",
+ * CUDA 12 and 13). If its header is available, tests/simcuda/blas_layout.c compares the two. An
  * enumeration is an int in C.
  */
 #ifndef RVL_SIMCUDA_BLAS_LT_TYPES_H
@@ -16,7 +16,7 @@
 #define RVLI_BLAS_EXECUTION_FAILED 13
 #define RVLI_BLAS_NOT_SUPPORTED 15
 
-/* Descriptions are opaque; callers may have them on their stack. */
+/* Descriptions are opaque. Callers may have them on the stack. */
 typedef struct rvli_lt_words8 {
     uint64_t data[8];
 } rvli_lt_words8;
@@ -29,7 +29,7 @@ typedef rvli_lt_words8 rvli_lt_preference;
 typedef rvli_lt_words32 rvli_lt_product;
 typedef struct rvli_lt_handle rvli_lt_handle;
 
-/* An algorithm that was found. */
+/* An algorithm, as a search returns it. */
 typedef struct rvli_lt_found {
     rvli_lt_algorithm algorithm;
     size_t workspace_bytes;

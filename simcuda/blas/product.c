@@ -4,14 +4,14 @@
 #include "simcuda/driver/registered.h"
 #include "simcuda/wire/kernel.h"
 
-/* Beside these the driver takes 2 KiB for every kernel (simcuda/driver/share.c). */
+/* The driver takes another 2 KiB for each kernel (simcuda/driver/share.c). */
 static const uint32_t code_bytes[] = {
     [RVLI_PRECISION_16] = 17152,
     [RVLI_PRECISION_32] = 58880,
     [RVLI_PRECISION_64] = 39424,
 };
 
-/* Any number from 1265 to 2288 takes the same (simcuda/driver/graph_share.c). */
+/* Any number from 1265 to 2288 has the same effect (simcuda/driver/graph_share.c). */
 #define ARGUMENT_BYTES_16 1776
 
 /* The exponent of the next power of two. */
@@ -23,7 +23,7 @@ static uint64_t magnitude(uint64_t size)
     return bits;
 }
 
-/* Every kernel has its own. */
+/* Returns a different number for each kernel. */
 static uint64_t number_of(const rvli_product *of)
 {
     uint64_t number = of->precision;
@@ -34,7 +34,7 @@ static uint64_t number_of(const rvli_product *of)
 
 CUresult rvli_product_launch(const rvli_product *product, CUstream stream)
 {
-    static const char kernels[RVLI_PRECISION_64 + 1]; /* their addresses stand for them */
+    static const char kernels[RVLI_PRECISION_64 + 1]; /* their addresses identify them */
     const char *kernel = &kernels[product->precision];
     int device;
     CUresult result = rvli_current_or_first(&device);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLAS's functions that blas.c does not have. One that computes is taken (blas.h): it uses no
- * memory that its caller does not give it. The others are not simulated (simcuda/wire/stub.h).
+ * cuBLAS's functions that blas.c does not have. Those that compute are accepted (blas.h): they
+ * use no memory beyond what the caller provides. The others are not simulated
+ * (simcuda/wire/stub.h).
  *
- * All have a handle first. A product has what is transposed and three sizes behind it: these six
- * words lie in registers, and other functions' are not read.
+ * All have a handle first. In a product, the two transpositions and three sizes follow. These
+ * six words are in registers. They are not read for other functions.
  */
 #include <ctype.h>
 #include <stdbool.h>
@@ -13,8 +14,8 @@
 #include "simcuda/blas/blas.h"
 #include "simcuda/wire/stub.h"
 
-/* cublasSgemm, cublasGemmEx, cublasIsamax: a letter for the type, or what BLAS calls the operation.
- */
+/* cublasSgemm, cublasGemmEx, cublasIsamax: a letter for the type, or BLAS's name for the
+ * operation. */
 static bool computes(const char *name)
 {
     static const char *const others[] = {"Set",      "Get",  "Create", "Destroy", "Init",
@@ -30,10 +31,11 @@ static bool computes(const char *name)
 typedef struct words {
     void *handle;
     int a_transposed, b_transposed;
-    uint64_t sizes[3]; /* 32 bits each, or 64 where the name says so */
+    uint64_t sizes[3]; /* 32 bits each, or 64 if the name says so */
 } words;
 
-/* cublasSgemm_v2, cublasDgemmBatched_64, cublasGemmEx. Grouped ones have lists of sizes. */
+/* cublasSgemm_v2, cublasDgemmBatched_64, cublasGemmEx. Not grouped products, which have lists of
+ * sizes. */
 static bool is_product(const char *name)
 {
     name += strlen("cublas");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two functions of CuTe DSL's runtime that are not in its archive: compiled code calls them to
- * raise an exception in Python. All others come from the archive (simcuda/CMakeLists.txt).
+ * The two functions of CuTe DSL's runtime that are not in its archive. Compiled code calls them
+ * to raise an exception in Python. All others come from the archive (simcuda/CMakeLists.txt).
  */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 #define TEXT_BYTES 256
 
-/* TVMFFIErrorSetRaisedFromCStrParts(), which the caller has looked up. */
+/* TVMFFIErrorSetRaisedFromCStrParts(), looked up by the caller. */
 typedef void raise_function(const char *kind, const char **parts, int32_t count);
 
 void CuteDSLRT_TVMFFISetRaisedCudaError(raise_function *raise, int32_t code);
@@ -32,7 +32,7 @@ void CuteDSLRT_TVMFFISetRaisedCudaError(raise_function *raise, int32_t code)
     raise_text(raise, text);
 }
 
-/* The caller also passes the device's limits and the place in the source; they are not read. */
+/* The caller also passes the device's limits and the place in the source, which are not read. */
 void CuteDSLRT_TVMFFISetRaisedCudaLaunchError(raise_function *raise, int32_t grid_x, int32_t grid_y,
                                               int32_t grid_z, int32_t block_x, int32_t block_y,
                                               int32_t block_z, int32_t threads,

@@ -439,8 +439,8 @@ static void settle(uint64_t addr, size_t bytes)
     }
 }
 
-/* Settles the oldest promise, if its content has arrived. false: it has not, or there are few
- * promises. */
+/* Settles the oldest promise, if its content has arrived. false: it has yet
+ * to arrive, or there are few promises. */
 static bool settle_oldest(int most)
 {
     pthread_mutex_lock(&mutex);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuFFT: plans, and what they take (fft_size.h). A transform launches a kernel that does nothing.
+ * cuFFT: plans, and the memory that they take (fft_size.h). A transform launches a kernel that
+ * does nothing.
  *
- * PyTorch makes plans with cufftXtMakePlanMany(), gives each transform a workspace of its own
- * allocator's, and keeps up to 4096 plans. Names are NVIDIA's; prototypes of its header are not
- * wanted.
+ * PyTorch makes plans with cufftXtMakePlanMany(), gives each transform a workspace from its own
+ * allocator, and keeps up to 4096 plans. The names are NVIDIA's; the prototypes of its header
+ * are not included.
  *
- * Code: a process of PyTorch that made some sixty plans of one kind took 18 to 20 MiB
- * (torch_math.csv, the columns in use): 8 with the first of single precision, 6 with the first of
- * double, 2 to 4 later. Where real numbers come out there were 8 with it. Which plan brings which
- * kernel is not known.
+ * Code: a PyTorch process that made about sixty plans of one kind took 18 to 20 MiB
+ * (torch_math.csv, the columns in use): 8 MiB with the first plan of single precision, 6 MiB
+ * with the first of double precision, 2 to 4 MiB later. Where the output is real, 8 MiB came
+ * with it. Which plan loads which kernel is unknown.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@
 #define CODE_BYTES_CHIRP ((uint64_t)2 << 20)
 
 typedef struct plan {
-    rvli_math_memory tables; /* and the workspace, unless the caller gives one */
+    rvli_math_memory tables; /* and the workspace, unless the caller provides one */
     rvli_fft_plan is;
     void *stream;
     size_t workspace_bytes;
@@ -74,7 +75,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static plan **plans;
 static size_t plan_count;
 
-/* A place that is free. -1: no memory. */
+/* Puts a plan in a free place, and returns it. -1: out of memory. */
 static long place_of(plan *made)
 {
     for (size_t i = 0; i < plan_count; i++)
@@ -167,7 +168,7 @@ int cufftGetSize(int handle, size_t *bytes)
 
 /* ---- Plans ---- */
 
-/* Real on one side, and the bytes of a complex number. */
+/* Whether one side is real, and the bytes of a complex number. */
 typedef struct kind {
     uint64_t number_bytes;
     bool real, real_out;
@@ -178,7 +179,7 @@ static bool kind_of(int in_type, int out_type, kind *found)
     static const struct {
         int real, complex;
         uint64_t bytes;
-    } types[] = {{0, 4, 8}, {1, 5, 16}, {2, 6, 4}, {14, 15, 4}}; /* of cudaDataType */
+    } types[] = {{0, 4, 8}, {1, 5, 16}, {2, 6, 4}, {14, 15, 4}}; /* values of cudaDataType */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const bool in = in_type == types[i].complex, out = out_type == types[i].complex;
         if ((in || in_type == types[i].real) && (out || out_type == types[i].real) && (in || out)) {
@@ -244,13 +245,14 @@ static int make(int handle, int dimensions, const long long *lengths, kind by, b
     return result;
 }
 
-/* Without a shape that the data is embedded in, its stride is not read. */
+/* Without an embedding shape, the stride is ignored. */
 static bool are_apart(const void *embed, long long stride)
 {
     return embed != NULL && stride > 1;
 }
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* where the data lies is not read */
+#pragma GCC diagnostic ignored                                                                     \
+    "-Wunused-parameter" /* the data's strides and distances are mostly not read */
 int cufftXtMakePlanMany(int handle, int dimensions, long long *lengths, long long *in_embed,
                         long long in_stride, long long in_distance, int in_type,
                         long long *out_embed, long long out_stride, long long out_distance,
@@ -328,7 +330,7 @@ int cufftMakePlan3d(int handle, int n0, int n1, int n2, int type, size_t *bytes)
     return cufftMakePlanMany(handle, 3, lengths, NULL, 1, 1, NULL, 1, 1, type, 1, bytes);
 }
 
-/* The older calls make the handle, too. */
+/* The older calls make the handle as well, and destroy it on failure. */
 static int kept(int result, int *handle)
 {
     if (result != SUCCESS)

@@ -3,10 +3,10 @@
 
 #include "simcuda/math/numbers.h"
 
-/* How a length is transformed. */
+/* The algorithm for a length. */
 typedef enum way {
     ONE_KERNEL,
-    KERNELS,     /* several, with the data between them */
+    KERNELS,     /* several, with intermediate data in memory */
     CHIRP,       /* Bluestein's algorithm in one kernel */
     CHIRP_PADDED /* with the padded data in memory */
 } way;
@@ -23,7 +23,8 @@ static uint64_t largest_factor(uint64_t n)
     return n > 1 ? n : largest;
 }
 
-/* Of numbers that are neighbours, or apart: of those a kernel takes fewer. */
+/* The way for adjacent numbers, or for numbers that are apart, of which one kernel handles
+ * fewer. */
 static way way_of(uint64_t n, bool apart, uint64_t number_bytes)
 {
     const uint64_t factor = largest_factor(n);
@@ -35,7 +36,7 @@ static way way_of(uint64_t n, bool apart, uint64_t number_bytes)
     return factor > (apart ? 13 : 31) && n != factor && number_bytes > 4 ? KERNELS : ONE_KERNEL;
 }
 
-/* Numbers for each of the data. */
+/* Workspace, as a multiple of the data. */
 static double copies_of(way by, uint64_t n)
 {
     const double padded = 4 * 1.03; /* 4.00 to 4.1 */
@@ -44,9 +45,9 @@ static double copies_of(way by, uint64_t n)
     return by == KERNELS ? 1 : 0;
 }
 
-/* ---- Real numbers: an even length as half of it, an odd one in pairs of the batch ---- */
+/* ---- Real numbers: an even length as half the length, an odd one in pairs of the batch ---- */
 
-/* Beside what the half of it, or a pair, has: the data once. */
+/* Adds one copy of the data to the workspace of the half, or of a pair. */
 static double copies_of_real(uint64_t n, uint64_t number_bytes)
 {
     const way whole = way_of(n, false, number_bytes);
@@ -70,7 +71,7 @@ static uint64_t numbers_of(const rvli_fft_plan *plan)
     return numbers * (plan->real ? half : last);
 }
 
-/* An odd length has twice the data of half of it, and the batch an even number of them. */
+/* An odd length takes twice the data of an even length's half, for an even number of transforms. */
 static double share_of_pairs(const rvli_fft_plan *plan)
 {
     const bool odd = plan->lengths[plan->dimensions - 1] % 2 != 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a plan of cuFFT takes, by rules: a workspace, and tables.
+ * The memory of a cuFFT plan, by rules: a workspace, and tables.
  *
- * A length has one kernel, several, or Bluestein's algorithm, which pads. The rules follow 4,152
- * plans of cuFFT 12.0 on an H100 (bench/gpu/driver/workspaces.py,
+ * A length is transformed by one kernel, by several, or by Bluestein's algorithm, which pads.
+ * The rules follow 4,152 plans of cuFFT 12.0 on an H100 (bench/gpu/driver/workspaces.py,
  * bench/results/2026-11-27-h100/fft.csv, of which tests/data/fft.csv is a part).
- * docs/fidelity/libraries.md says for which of them a rule is off.
+ * docs/fidelity/libraries.md lists the plans for which a rule is inexact.
  */
 #ifndef RVL_SIMCUDA_MATH_FFT_SIZE_H
 #define RVL_SIMCUDA_MATH_FFT_SIZE_H
@@ -16,17 +16,17 @@
 #define RVLI_FFT_DIMENSIONS 3
 
 typedef struct rvli_fft_plan {
-    uint64_t lengths[RVLI_FFT_DIMENSIONS]; /* the last one is that of neighbours */
+    uint64_t lengths[RVLI_FFT_DIMENSIONS]; /* the last length is the one of adjacent numbers */
     uint64_t batch;
     uint64_t number_bytes; /* of a complex number: 4, 8 or 16 */
     int dimensions;
-    bool real;  /* one side has real numbers */
-    bool apart; /* numbers of the last length are no neighbours */
+    bool real;  /* one side is real */
+    bool apart; /* numbers of the last length are not adjacent */
 } rvli_fft_plan;
 
 uint64_t rvli_fft_workspace_bytes(const rvli_fft_plan *plan);
 
-/* Of Bluestein's algorithm; 0 where the plan has none. */
+/* Tables of Bluestein's algorithm. 0: the plan does not use it. */
 uint64_t rvli_fft_table_bytes(const rvli_fft_plan *plan);
 
 #endif

@@ -30,7 +30,7 @@ void rvli_math_give_back(rvli_math_memory *memory)
     (void)cuCtxPopCurrent(NULL);
 }
 
-/* FNV-1a. The highest bit keeps it away from the numbers of products (simcuda/blas). */
+/* FNV-1a. The highest bit distinguishes the number from those of products (simcuda/blas). */
 static uint64_t number_of(const char *name)
 {
     uint64_t number = UINT64_C(0xcbf29ce484222325);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the simulated cuFFT, cuSOLVER and cuSPARSE share: memory of a handle, and kernels. Their
- * code takes memory the first time.
+ * Declarations that the simulated cuFFT, cuSOLVER and cuSPARSE share: a handle's memory, and
+ * kernels, which take memory for their code the first time.
  */
 #ifndef RVL_SIMCUDA_MATH_LIBRARY_H
 #define RVL_SIMCUDA_MATH_LIBRARY_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Results that cuSOLVER and cuSPARSE have in common (NVIDIA's documentation of both). */
+/* Results common to cuSOLVER and cuSPARSE (NVIDIA's documentation of both). */
 #define RVLI_MATH_SUCCESS 0
 #define RVLI_MATH_NOT_INITIALIZED 1
 #define RVLI_MATH_ALLOC_FAILED 2
@@ -21,25 +21,24 @@
 
 /* Memory that a library takes for itself. */
 typedef struct rvli_math_memory {
-    CUcontext context; /* it owns the memory */
+    CUcontext context; /* owns the memory */
     CUdeviceptr pieces[RVLI_MATH_PIECES];
 } rvli_math_memory;
 
-/* Makes a context where there is none, as the libraries' own runtime does. A size of 0 is no piece.
- */
+/* Makes a context if there is none, as the libraries' own runtime does. Sizes of 0 are skipped. */
 CUresult rvli_math_take(rvli_math_memory *memory, const size_t *sizes, size_t count);
 void rvli_math_give_back(rvli_math_memory *memory);
 
 /*
- * Launches a kernel of a name, which brings so much code the first time. CUDA_ERROR_OUT_OF_MEMORY:
- * no room for it, and nothing was launched.
+ * Launches a kernel by name. The first launch takes memory for so much code.
+ * CUDA_ERROR_OUT_OF_MEMORY: there is no room, and nothing was launched.
  */
 CUresult rvli_math_launch(const char *name, uint64_t code_bytes, CUstream stream);
 
-/* The code alone. */
+/* Takes memory for the code only. */
 CUresult rvli_math_load(const char *name, uint64_t code_bytes);
 
-/* What is set in a handle, and read from it. */
+/* A value that a handle keeps: its setter and getter. */
 #define RVLI_MATH_KEPT(setter, getter, type, field)                                                \
     int setter(handle *of, type value)                                                             \
     {                                                                                              \
@@ -56,7 +55,8 @@ CUresult rvli_math_load(const char *name, uint64_t code_bytes);
         return RVLI_MATH_SUCCESS;                                                                  \
     }
 
-/* Objects that nobody reads: settings of functions, and what an algorithm keeps between calls. */
+/* Objects with content that is not read: settings of functions, and data that an algorithm keeps
+ * between calls. */
 #define RVLI_MATH_GONE(destroy)                                                                    \
     int destroy(void *of);                                                                         \
     int destroy(void *of)                                                                          \

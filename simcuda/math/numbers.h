@@ -15,7 +15,7 @@ static inline uint64_t rvli_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* How many parts of a size something has, the last of them not whole. */
+/* The number of parts, including a last incomplete part. */
 static inline uint64_t rvli_parts(uint64_t size, uint64_t part)
 {
     return size / part + (size % part != 0);
@@ -26,7 +26,7 @@ static inline uint64_t rvli_up(uint64_t size, uint64_t part)
     return rvli_parts(size, part) * part;
 }
 
-/* The next one from a size on. */
+/* The smallest power of two that is not below size. */
 static inline uint64_t rvli_power_of_two(uint64_t size)
 {
     uint64_t power = 1;

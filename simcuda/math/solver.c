@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuSOLVER's handles, for dense matrices, and what is set in them.
+ * cuSOLVER's handles for dense matrices, and their settings.
  *
- * A handle takes 96 MiB: on an H100 each cusolverDnCreate() took 100,663,296 bytes
- * (bench/gpu/driver/workspaces.py, bench/results/2026-11-27-h100/handles.txt). 64 of them are those
- * of its handle of cuBLAS (simcuda/blas/blas.c), and the first one takes a page for small pieces,
- * as that does.
+ * A handle takes 96 MiB: on an H100, each cusolverDnCreate() took 100,663,296 bytes
+ * (bench/gpu/driver/workspaces.py, bench/results/2026-11-27-h100/handles.txt). Of these, 64 MiB
+ * belong to its cuBLAS handle (simcuda/blas/blas.c). The first handle takes a page for small
+ * pieces, as cuBLAS's does.
  *
- * What a function's kernels take is assumed: 384 KiB for each function and type. A process of
- * PyTorch that used one function with four types took 2 to 6 MiB more than its handle
- * (torch_math.csv there, the columns in use).
+ * The memory for the code of a function's kernels is assumed: 384 KiB for each function and
+ * type. A PyTorch process that used one function with four types took 2 to 6 MiB more than its
+ * handle (torch_math.csv there, the columns in use).
  */
 #include "simcuda/math/solver.h"
 
@@ -78,7 +78,7 @@ int rvli_solver_compute(const char *name, void *with)
                : RVLI_MATH_EXECUTION_FAILED;
 }
 
-/* ---- Settings of functions: nobody reads what is in them ---- */
+/* ---- Settings of functions. Their content is not read ---- */
 
 RVLI_MATH_NOTES(cusolverDnCreateParams, cusolverDnDestroyParams)
 RVLI_MATH_NOTES(cusolverDnCreateSyevjInfo, cusolverDnDestroySyevjInfo)

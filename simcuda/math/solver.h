@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the simulated cuSOLVER share: results are those of NVIDIA's documentation. */
+/* Declarations that the files of the simulated cuSOLVER share. Results are those of NVIDIA's
+ * documentation. */
 #ifndef RVL_SIMCUDA_MATH_SOLVER_H
 #define RVL_SIMCUDA_MATH_SOLVER_H
 
@@ -7,7 +8,7 @@
 
 #define RVLI_SOLVER_NOT_SUPPORTED 9
 
-/* A call that computes, by its function's name: a kernel is launched on the handle's stream. */
+/* Launches a kernel on the handle's stream, for a call that computes. name: the function. */
 int rvli_solver_compute(const char *name, void *handle);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What workspaces cuSOLVER's functions ask for (solver_size.h). Arguments are those of NVIDIA's
- * documentation: the matrices are not read.
+ * The sizes of workspaces that cuSOLVER's functions return (solver_size.h). Arguments are those
+ * of NVIDIA's documentation. Matrices are not read.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 
 #define LOWER 0 /* CUBLAS_FILL_MODE_LOWER */
 
-/* One that does not fit into an int is refused, as the card's own answers of such sizes are of no
- * use. */
+/* A size that does not fit in an int is an error: what a card returns for such sizes is
+ * unusable. */
 static int answer(int *workspace, uint64_t size)
 {
     if (workspace == NULL || size > INT_MAX)
@@ -32,8 +32,8 @@ static uint64_t potrf(rvli_solver_type type, int fill, int n)
     return (rvli_solver_potrf_bytes(type, fill == LOWER, (uint64_t)n) + bytes - 1) / bytes;
 }
 
-/* A function for one type: its arguments, the sizes that must be none below 0, and what it asks
- * for. */
+/* Defines a function for one type: its arguments, the condition that no size is negative, and
+ * the workspace size. */
 #define BUFFER(name, arguments, sizes, size)                                                       \
     int cusolverDn##name##_bufferSize arguments;                                                   \
     int cusolverDn##name##_bufferSize arguments                                                    \
@@ -52,7 +52,7 @@ static uint64_t potrf(rvli_solver_type type, int fill, int n)
 #define OF_M_N is_size(m) && is_size(n)
 #define OF_M_N_K is_size(m) && is_size(n) && is_size(k)
 
-/* orgqr and the others are called by other names where numbers are complex. */
+/* orgqr and some others have different names for complex numbers. */
 #define BUFFERS(letter, q, sym)                                                                    \
     BUFFER(letter##potrf, (void *handle, int fill, int n, void *a, int lda, int *work), OF_N,      \
            potrf(RVLI_SOLVER_##letter, fill, n))                                                   \
@@ -97,15 +97,15 @@ static uint64_t potrf(rvli_solver_type type, int fill, int n)
            OF_M_N &&is_size(batch),                                                                \
            rvli_solver_gesvda(RVLI_SOLVER_##letter, M, N, (uint64_t)batch))
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* most are not read */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* most arguments are not read */
 BUFFERS(S, or, sy)
 BUFFERS(D, or, sy)
 BUFFERS(C, un, he)
 BUFFERS(Z, un, he)
 
-/* ---- Of 64 bits: bytes on the device, and on the host ---- */
+/* ---- 64-bit functions: bytes on the device, and on the host ---- */
 
-/* cudaDataType of a matrix. Of others nothing was measured. */
+/* Converts a matrix's cudaDataType. Other types were not measured. */
 static int type_of(int data_type, rvli_solver_type *type)
 {
     static const int types[] = {0, 1, 4, 5}; /* CUDA_R_32F, CUDA_R_64F, CUDA_C_32F, CUDA_C_64F */
@@ -133,7 +133,7 @@ static int type_of(int data_type, rvli_solver_type *type)
         return RVLI_MATH_SUCCESS;                                                                  \
     }
 
-/* Beside numbers of the type they have 128 bytes. */
+/* The bytes of numbers of a type, plus 128 bytes. */
 static uint64_t bytes_of(rvli_solver_type type, uint64_t numbers)
 {
     return rvli_solver_type_bytes(type) * numbers + 128;

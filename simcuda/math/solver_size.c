@@ -5,9 +5,9 @@
 
 #define PANEL 32       /* columns that are factored together */
 #define WIDE_PANEL 128 /* of reflectors */
-#define QR_ROWS 1024   /* what a column has of the workspace of a QR factorization */
+#define QR_ROWS 1024   /* workspace of a QR factorization for each column */
 #define TALL_ROWS UINT64_C(16384)
-#define Q_BYTES_LEAST 128 /* what the 64-bit functions have beyond the others */
+#define Q_BYTES_LEAST 128 /* additional bytes of the 64-bit functions */
 
 uint64_t rvli_solver_type_bytes(rvli_solver_type type)
 {
@@ -23,7 +23,7 @@ uint64_t rvli_solver_potrf_bytes(rvli_solver_type type, bool lower, uint64_t n)
     return lower ? rvli_up(128 + tiles * tiles, 32) : upper_bytes[type];
 }
 
-/* Panels of tall matrices have a kernel of their own. */
+/* Panels of tall matrices use a special kernel. */
 static uint64_t getrf_of_panels(rvli_solver_type type, uint64_t m)
 {
     static const uint64_t tall[] = {8960, 8704, 8704, 8576}, taller[] = {9728, 9216, 9216, 8960};
@@ -48,7 +48,8 @@ uint64_t rvli_solver_sytrf(rvli_solver_type type, uint64_t n)
 
 /* ---- QR ---- */
 
-/* From 16,384 rows on, cuSOLVER takes a half or a quarter of it for a tall matrix: here, a half. */
+/* From 16,384 rows on, cuSOLVER uses half or a quarter of this for a tall matrix. Here, it is
+ * half. */
 uint64_t rvli_solver_geqrf(uint64_t m, uint64_t n)
 {
     if (m < TALL_ROWS)
@@ -71,7 +72,7 @@ uint64_t rvli_solver_ormqr(uint64_t m, uint64_t n, uint64_t k)
 
 /* ---- Eigenvalues ---- */
 
-/* Two ways to reduce a matrix, of which one is used from some 690 rows on. */
+/* Two ways to reduce a matrix. The second is used from about 690 rows on. */
 uint64_t rvli_solver_syevd(uint64_t n)
 {
     return rvli_max(3 * n * n + 768 * n + 65632, 4 * n * n + 127 * n + 32976);
@@ -96,7 +97,7 @@ uint64_t rvli_solver_syev_batch_bytes(rvli_solver_type type, uint64_t n, uint64_
     return batch * rvli_solver_type_bytes(type) * rvli_solver_syevd(n) + 2 * Q_BYTES_LEAST;
 }
 
-/* Up to 96 rows one kernel does it; then come panels, and then others. */
+/* One kernel handles up to 96 rows. Beyond, there are two ways with panels. */
 uint64_t rvli_solver_geev(uint64_t n)
 {
     if (n <= 3 * PANEL)
@@ -107,8 +108,9 @@ uint64_t rvli_solver_geev(uint64_t n)
 /* ---- Singular values ---- */
 
 /*
- * Beyond as many rows as columns the workspace has the factors of QR, Q, and copies: which of them
- * depends on both sizes. These are three planes that its answers lie below, by up to 2 %.
+ * If there are more rows than columns, the workspace has the factors of QR, Q, and copies. Which
+ * of them depends on both sizes. The result is the maximum of three planes. Measured sizes lie
+ * below it, by up to 2 %.
  */
 static uint64_t gesvd_of_tall(double m, double n, double factors)
 {
@@ -134,7 +136,7 @@ static uint64_t gesvdj_of_square(uint64_t n)
     return 2 * n * n + 4 * blocks * blocks + 2082 * blocks + 1040;
 }
 
-/* The factors of QR, and then Q times what was found of R. A wide matrix is transposed first. */
+/* The factors of QR, then Q times the result for R. A wide matrix is first transposed. */
 uint64_t rvli_solver_gesvdj(bool economy, uint64_t m, uint64_t n)
 {
     if (m == n)
@@ -149,7 +151,7 @@ uint64_t rvli_solver_gesvdj_batch(void)
     return 992;
 }
 
-/* Counted in eight bytes. */
+/* Counted in units of eight bytes. */
 uint64_t rvli_solver_gesvda(rvli_solver_type type, uint64_t m, uint64_t n, uint64_t batch)
 {
     uint64_t one = 1025 + 5 * n + m * n + 2 * n * n;

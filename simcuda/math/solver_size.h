@@ -2,12 +2,11 @@
 /*
  * Workspaces of cuSOLVER's dense functions, by rules.
  *
- * The rules follow the answers of cuSOLVER 12.0.4 on an H100 to 26,600 questions
- * (bench/gpu/driver/workspaces.py, bench/results/2026-11-27-h100/solver.csv, of which
- * tests/data/solver.csv is a part). Most are exact up to the rounding of parts. By how much each is
- * off is in docs/fidelity/libraries.md.
+ * The rules follow 26,600 queries of cuSOLVER 12.0.4 on an H100 (bench/gpu/driver/workspaces.py,
+ * bench/results/2026-11-27-h100/solver.csv, of which tests/data/solver.csv is a part). Most are
+ * exact up to the rounding of parts. docs/fidelity/libraries.md has the error of each.
  *
- * Sizes are in numbers of the matrix's type, as the older functions count them. The 64-bit
+ * The older functions count numbers of the matrix's type, and so do these rules. The 64-bit
  * functions (cusolverDnX...) count bytes.
  */
 #ifndef RVL_SIMCUDA_MATH_SOLVER_SIZE_H
@@ -16,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What BLAS calls S, D, C and Z. */
+/* The types that BLAS calls S, D, C and Z. */
 typedef enum rvli_solver_type {
     RVLI_SOLVER_S,
     RVLI_SOLVER_D,
@@ -31,7 +30,7 @@ uint64_t rvli_solver_potrf_bytes(rvli_solver_type type, bool lower, uint64_t n);
 uint64_t rvli_solver_getrf(rvli_solver_type type, uint64_t m, uint64_t n);
 uint64_t rvli_solver_sytrf(rvli_solver_type type, uint64_t n);
 
-/* QR: the factors, Q itself (m rows, n columns, k reflectors), and Q times a matrix of m rows and n
+/* QR: the factors, Q (m rows, n columns, k reflectors), and Q times a matrix of m rows and n
  * columns. */
 uint64_t rvli_solver_geqrf(uint64_t m, uint64_t n);
 uint64_t rvli_solver_orgqr(uint64_t m, uint64_t n, uint64_t k);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuSOLVER's functions that no other file has. One that computes with a workspace that is known is
- * taken (solver.h). The others are not simulated (simcuda/wire/stub.h).
+ * cuSOLVER's functions that are in no other file. A function that computes, with a workspace of
+ * known size, is accepted (solver.h). The others are not simulated (simcuda/wire/stub.h).
  */
 #include <stdbool.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "simcuda/math/solver.h"
 #include "simcuda/wire/stub.h"
 
-/* Behind "cusolverDn": a letter for the type, or X, and the operation. */
+/* The name after "cusolverDn": a letter for the type, or X, and the operation. */
 static bool computes(const char *name)
 {
     static const char *const known[] = {

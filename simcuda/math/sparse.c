@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuSPARSE's handles and descriptions. A handle takes no memory that was seen: with four of them in
- * a process an H100 had as much in use as with one (bench/results/2026-11-27-h100/handles.txt).
- * What a function's kernels take is assumed.
+ * cuSPARSE's handles and descriptions. A handle takes no visible memory: with four handles in a
+ * process, an H100 had as much in use as with one (bench/results/2026-11-27-h100/handles.txt).
+ * The memory for the code of a function's kernels is assumed.
  */
 #include "simcuda/math/sparse.h"
 
@@ -115,7 +115,7 @@ static int keep(rvli_sparse_matrix **made, int64_t rows, int64_t columns, int64_
         return keep(made, rows, columns, entries, value_type);                                     \
     }
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* what is in a matrix is not read */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* a matrix's content is not read */
 MADE(Csr,
      (rvli_sparse_matrix * *made, int64_t m, int64_t n, int64_t nnz, void *offsets, void *indices,
       void *values, int offset_type, int index_type, int base, int value_type),
@@ -156,7 +156,7 @@ int cusparseSpMatGetSize(const rvli_sparse_matrix *of, int64_t *rows, int64_t *c
     return RVLI_MATH_SUCCESS;
 }
 
-/* What an algorithm keeps between its calls, and the older descriptions. */
+/* Data that an algorithm keeps between its calls, and the older descriptions. */
 RVLI_MATH_NOTES(cusparseCreateMatDescr, cusparseDestroyMatDescr)
 RVLI_MATH_NOTES(cusparseCreateBsrsv2Info, cusparseDestroyBsrsv2Info)
 RVLI_MATH_NOTES(cusparseCreateBsrsm2Info, cusparseDestroyBsrsm2Info)

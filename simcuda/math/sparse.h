@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the simulated cuSPARSE share: results are those of NVIDIA's documentation. */
+/* Declarations that the files of the simulated cuSPARSE share. Results are those of NVIDIA's
+ * documentation. */
 #ifndef RVL_SIMCUDA_MATH_SPARSE_H
 #define RVL_SIMCUDA_MATH_SPARSE_H
 
@@ -9,16 +10,16 @@
 
 #define RVLI_SPARSE_NOT_SUPPORTED 10
 
-/* A sparse or dense matrix, or a vector, as far as it is read. */
+/* A sparse or dense matrix, or a vector: the fields that are used. */
 typedef struct rvli_sparse_matrix {
     int64_t rows, columns, entries;
     int value_type; /* cudaDataType */
 } rvli_sparse_matrix;
 
-/* Of a cudaDataType. */
+/* The bytes of a cudaDataType. */
 uint64_t rvli_sparse_value_bytes(int value_type);
 
-/* A call that computes, by its function's name: a kernel is launched on the handle's stream. */
+/* Launches a kernel on the handle's stream, for a call that computes. name: the function. */
 int rvli_sparse_compute(const char *name, void *handle);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What buffers cuSPARSE's functions ask for (sparse_size.h), and how many entries a result has.
- * Arguments are those of NVIDIA's documentation. Where entries of a result are, only a kernel would
- * know: it gets as many as drawn evenly.
+ * The buffer sizes that cuSPARSE's functions return (sparse_size.h), and the number of entries
+ * in a result. Arguments are those of NVIDIA's documentation. Only a kernel would know where the
+ * entries of a result are, so their number is computed as for evenly distributed entries.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -34,7 +34,7 @@ static uint64_t least_of(int64_t size)
     int name arguments;                                                                            \
     int name arguments
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* most are not read */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* most arguments are not read */
 
 /* ---- Products ---- */
 
@@ -59,7 +59,7 @@ DECLARED(cusparseSpMV_bufferSize,
     return answer(handle, bytes, rvli_sparse_vector_bytes((uint64_t)a->entries));
 }
 
-/* One byte, for all but 3 of 60 measured. */
+/* One byte in 57 of 60 measurements. */
 DECLARED(cusparseSDDMM_bufferSize,
          (void *handle, int op_a, int op_b, const void *alpha, const matrix *a, const matrix *b,
           const void *beta, matrix *c, int compute, int algorithm, size_t *bytes))
@@ -120,7 +120,7 @@ DECLARED(cusparseXcsrgeam2Nnz,
     const int64_t entries = union_of(m, n, entries_a, entries_b);
     if (total == NULL || entries > INT_MAX)
         return RVLI_MATH_INVALID_VALUE;
-    *total = (int)entries; /* a host pointer, as PyTorch's is */
+    *total = (int)entries; /* a host pointer, as PyTorch passes */
     return rvli_sparse_compute("cusparseXcsrgeam2Nnz", handle);
 }
 
@@ -156,7 +156,7 @@ OF_TYPE(D)
 OF_TYPE(C)
 OF_TYPE(Z)
 
-/* Every block can be inverted. */
+/* Reports that every block can be inverted. */
 #define NO_ZERO_PIVOT(name)                                                                        \
     DECLARED(name, (void *handle, void *notes, int *position))                                     \
     {                                                                                              \
@@ -168,8 +168,8 @@ OF_TYPE(Z)
 NO_ZERO_PIVOT(cusparseXbsrsv2_zeroPivot)
 NO_ZERO_PIVOT(cusparseXbsrsm2_zeroPivot)
 
-/* ---- The product of two sparse matrices: each step tells its buffer first, and then computes ----
- */
+/* ---- The product of two sparse matrices: each step first returns its buffer size, then
+ * computes ---- */
 
 static uint64_t products_of(const matrix *a, const matrix *b)
 {

@@ -10,13 +10,13 @@ uint64_t rvli_sparse_product_bytes(bool balanced, uint64_t entries)
     return 7 + (balanced ? 8 * rvli_parts(entries, 24) : 4 * rvli_parts(entries, 256));
 }
 
-/* 23 for all but large ones. */
+/* 23 except for large vectors. */
 uint64_t rvli_sparse_vector_bytes(uint64_t entries)
 {
     return 23 + 8 * (entries / 1024);
 }
 
-/* Measured for diagonal matrices alone: what goes by entries, and what by rows, is assumed. */
+/* Measured for diagonal matrices only. The division between entries and rows is assumed. */
 uint64_t rvli_sparse_solve_bytes(uint64_t rows, uint64_t entries, uint64_t columns,
                                  uint64_t value_bytes)
 {
@@ -40,7 +40,7 @@ uint64_t rvli_sparse_estimate_bytes(uint64_t entries_a)
     return 12 * entries_a + 1079;
 }
 
-/* Both with their place, in two copies. */
+/* Indices and values, twice. */
 uint64_t rvli_sparse_compute_bytes(uint64_t products, uint64_t value_bytes)
 {
     return 2 * (8 + value_bytes) * products + 5159;
@@ -55,7 +55,7 @@ uint64_t rvli_sparse_entries(uint64_t drawn, uint64_t rows, uint64_t columns)
     return rvli_min((uint64_t)(hit + .5), rows * columns);
 }
 
-/* Nobody asked a card for these: keys and positions, twice. */
+/* Not measured on a card. Assumes keys and positions, twice. */
 uint64_t rvli_sparse_sort_bytes(uint64_t entries)
 {
     return rvli_up(16 * entries, 256) + 1024;

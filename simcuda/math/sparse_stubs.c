@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuSPARSE's functions that no other file has. One that computes with a buffer that is known is
- * taken (sparse.h), and one that sets what nobody reads. The others are not simulated
- * (simcuda/wire/stub.h).
+ * cuSPARSE's functions that are in no other file. Functions that compute with a buffer of known
+ * size are accepted (sparse.h), and so are those that set what is not read. The others are not
+ * simulated (simcuda/wire/stub.h).
  */
 #include <stdbool.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static bool is_in(const char *name, const char *const *names, size_t count)
     return false;
 }
 
-/* Behind "cusparse", or behind a letter for the type there. */
+/* The name after "cusparse", or after a letter for the type. */
 static bool computes(const char *name)
 {
     static const char *const known[] = {

@@ -18,7 +18,7 @@
 #define POLL_NS_MIN 200000
 #define POLL_NS_MAX 5000000
 
-/* What has been promised to a rank, and where to ask for it. It outlives its communicator. */
+/* The data promised to a rank, and where to request it. It outlives its communicator. */
 typedef struct job {
     rvli_wire_request key; /* meeting, rank, sequence, from, to */
     const char *name;
@@ -52,7 +52,7 @@ static void nap(patience *of)
     of->waited_ns = rvli_nccl_now_ns() - of->began_ns;
 }
 
-/* Waits a moment. false: for too long already. */
+/* Waits a moment. false: the timeout is over. */
 static bool wait_on(patience *of)
 {
     if (of->waited_ns >= rvli_nccl_timeout_ns())
@@ -61,7 +61,7 @@ static bool wait_on(patience *of)
     return true;
 }
 
-/* Once, after a while. */
+/* Returns true once, after a while. */
 static bool is_to_be_told(patience *of)
 {
     bool now = !of->told && of->waited_ns >= RVLI_NCCL_TELL_AFTER_S * RVLI_SECOND_NS;
@@ -84,7 +84,7 @@ static void tell_waits(const job *of, int giver)
             of->key.rank, of->ranks, of->name, giver);
 }
 
-/* Others have not come for too long. */
+/* Handles ranks that have not come before the timeout. */
 static rvli_stuck be_late(const rvli_stuck_call *call, uint32_t missing, uint64_t waited_ns)
 {
     char sentence[RVLI_WIRE_TEXT_BYTES];
@@ -103,8 +103,8 @@ static rvl_status ask(const job *of, int giver, rvli_wire_answer *answer)
     return rvli_client_send(&request, answer);
 }
 
-/* Waits until a rank has come, if it may. false: it is still missing. *place_out: of no bytes if
- * unknown. */
+/* Waits until a rank has come, if `wait` is set. false: it is still missing. *place_out: size 0
+ * if the content is unknown. */
 static bool find_brought(const job *of, int giver, bool wait, rvli_shared_place *place_out)
 {
     rvli_wire_answer answer = {0};
@@ -126,7 +126,8 @@ static bool find_brought(const job *of, int giver, bool wait, rvli_shared_place 
     return true;
 }
 
-/* A part of what a rank has brought; one that brings less than was agreed brings nothing. */
+/* Reads a part of what a rank has brought. If the rank brought less than agreed, the part is
+ * unknown. */
 static bool take_part(const job *of, int giver, char *bytes, bool *known, bool wait)
 {
     rvli_shared_place place;
@@ -189,7 +190,7 @@ static void tell_incomplete(const rvli_owed *of, uint32_t missing)
             of->rank, of->ranks, of->name, missing);
 }
 
-/* What an operation that is not complete comes to. gone: one more than a rank that has left. */
+/* The state of an incomplete operation. gone: 1 + a rank that has left. */
 static rvli_owed_end end_of(const rvli_stuck_call *call, uint64_t gone, uint32_t missing,
                             const patience *waiting)
 {
@@ -205,7 +206,7 @@ static rvli_owed_end end_of(const rvli_stuck_call *call, uint64_t gone, uint32_t
                                         : RVLI_OWED_NOT_YET;
 }
 
-/* Without wait it asks once. With it, it answers when the end is known. */
+/* Without wait, it asks once. With wait, it returns when the result is known. */
 static rvli_owed_end have_come(const rvli_owed *of, bool wait)
 {
     const rvli_stuck_call call = {of->meeting, (int)of->rank, (int)of->ranks, of->name};
@@ -231,9 +232,7 @@ static rvli_owed_end have_come(const rvli_owed *of, bool wait)
     }
 }
 
-/* Who only gives does not wait for who gets: what it gives fits into NCCL's buffers, if it is
- * small.
- */
+/* A rank that only sends does not wait for receivers: a small message fits into NCCL's buffers. */
 static bool waits_for_others(const rvli_carried *call)
 {
     bool alone = call->way == RVLI_CARRY_ONE && call->peer < 0 && call->source == call->comm->rank;
@@ -300,7 +299,8 @@ static bool is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Whether ranks come to it one by one; now, or at each launch of the graph that it is in. */
+/* is_shared: ranks come to the operation one by one. is_counted: they do so now, not at each
+ * launch of the graph that contains it. */
 static bool is_shared(const rvli_carried *call)
 {
     return !call->comm->alone && call->largest > 0;
@@ -326,7 +326,7 @@ static bool any_known(const rvli_carried *call)
     return call->snapshot != NULL && memchr(known_of(call), true, call->from_bytes) != NULL;
 }
 
-/* The factor of an operation that the program has made. false: it is unknown. */
+/* Reads the factor of an operation that the program has made. false: it is unknown. */
 static bool read_scalar(const rvli_comm *comm, int operation, rvli_nccl_type type, char *scalar)
 {
     const rvli_scalar *made = &comm->scalars[operation - RVLI_NCCL_OPERATIONS];
@@ -351,7 +351,7 @@ static void scale(rvli_carried *call)
         memset(known_of(call), false, call->from_bytes);
 }
 
-/* A rank without others gets what it has, unless that is multiplied. */
+/* A communicator of one rank gets its own data, possibly multiplied. */
 static bool is_local(const rvli_carried *call)
 {
     return call->comm->ranks == 1 && call->peer < 0;
@@ -372,7 +372,7 @@ void rvli_carry_read(rvli_carried *call)
         return;
     call->snapshot = malloc(2 * call->from_bytes);
     if (call->snapshot == NULL)
-        return; /* unknown */
+        return; /* the content is unknown */
     rvli_contents_read_known((CUdeviceptr)call->from, call->snapshot, known_of(call),
                              call->from_bytes);
     if (call->reduces)
@@ -400,8 +400,8 @@ static void fall_behind(const rvli_carried *call, uint64_t waited_ns)
 }
 
 /*
- * Takes part. A rank that is far ahead waits here, as it would for a card's queue of launches. What
- * has come for it meanwhile is taken, so that it does not hold up the others.
+ * Takes part. A rank that is far ahead waits here, as for the launch queue of a card. Meanwhile
+ * it takes the data that has arrived for it, so that it does not block the others.
  */
 static rvl_status take_part_in(const rvli_carried *call, const rvli_wire_request *request,
                                rvli_wire_answer *answer)
@@ -423,7 +423,7 @@ static rvl_status take_part_in(const rvli_carried *call, const rvli_wire_request
     return status;
 }
 
-/* Runs of known bytes, to a place where all are unknown. */
+/* Writes the runs of known bytes to a place that is all unknown. */
 static void write_known(const rvli_carried *call, const rvli_shared_place *place)
 {
     const bool *known = known_of(call);
@@ -449,10 +449,10 @@ static void give(const rvli_carried *call, rvli_wire_request request)
     write_known(call, &place);
 }
 
-/* ---- Whether all make the same call ---- */
+/* ---- Whether all ranks make the same call ---- */
 
-/* As ranks compare it: "ncclAllReduce of 4096 bytes of float32, sum". Of a pair, which counts its
- * own sends and receives, "". */
+/* Describes a call for comparison: "ncclAllReduce of 4096 bytes of float32, sum". "" for a pair,
+ * which numbers its own sends and receives. */
 static void describe(const rvli_carried *call, char text[RVLI_WIRE_TEXT_BYTES])
 {
     static const char *const types[] = {"int8",    "uint8",    "int32",       "uint32",
@@ -480,7 +480,7 @@ static void tell_difference(const rvli_carried *call, const char *own,
                 call->comm->rank, call->comm->ranks, own, answer->count, answer->text);
 }
 
-/* Where others have left: who waits for them waits forever. */
+/* Handles ranks that have left: ranks that wait for them would wait forever. */
 static void meet_gone(const rvli_carried *call, int gone)
 {
     const rvli_stuck_call stuck = {call->comm->meeting, call->comm->rank, call->comm->ranks,
@@ -494,7 +494,7 @@ static void meet_gone(const rvli_carried *call, int gone)
                 call->comm->rank, call->comm->ranks, call->name, gone, call->comm->rank);
 }
 
-/* Takes part, with what it has brought. */
+/* Takes part, with the data that was brought. */
 static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, bool reads)
 {
     rvli_wire_answer answer = {0};
@@ -513,7 +513,7 @@ static rvl_status come(const rvli_carried *call, const rvli_wire_request *key, b
 
 /* ---- The operation ---- */
 
-/* Sends and receives of a pair are counted apart: others need not know of them. */
+/* Sends and receives of a pair are numbered separately, since other ranks need not know of them. */
 static rvli_wire_request next_key(rvli_comm *comm, const rvli_carried *call)
 {
     rvli_wire_request key = {.id = comm->meeting,
@@ -531,7 +531,7 @@ static rvli_wire_request next_key(rvli_comm *comm, const rvli_carried *call)
     return key;
 }
 
-/* Whether this rank reads what others bring. */
+/* Whether this rank reads data of other ranks. */
 static bool gets(const rvli_carried *call)
 {
     return call->way == RVLI_CARRY_EACH || (call->way == RVLI_CARRY_REDUCE && any_known(call)) ||
@@ -561,7 +561,7 @@ static void promise(const rvli_carried *call, const rvli_wire_request *key)
     }
 }
 
-/* What is too large to be carried is unknown, but ranks wait for each other all the same. */
+/* Data that is too large to carry is unknown, but ranks still wait for each other. */
 static void come_with_nothing(const rvli_carried *call)
 {
     rvli_wire_request key = next_key(call->comm, call), taken = key;
@@ -574,7 +574,7 @@ static void come_with_nothing(const rvli_carried *call)
         rvli_client_post(&taken);
 }
 
-/* Without the machine's consent nothing is brought: what this rank gets is unknown. */
+/* If the machine refuses, no data is carried, and this rank's result is unknown. */
 static void exchange(const rvli_carried *call)
 {
     rvli_wire_request key = next_key(call->comm, call);
@@ -605,13 +605,13 @@ static CUresult graph_of(CUstream stream, CUgraph *graph_out)
 /* An operation that was captured. */
 typedef struct in_graph {
     rvli_carried call;
-    uint64_t meeting; /* of its communicator, which may be gone when the graph is launched */
+    uint64_t meeting; /* of its communicator, which may be destroyed before the graph is launched */
     int rank;
-    CUdeviceptr lost; /* is unknown after each launch */
+    CUdeviceptr lost; /* unknown after each launch */
     size_t lost_bytes;
 } in_graph;
 
-/* Each launch calls it: ranks come to it one by one, and what it gets is unknown. */
+/* Called by each launch: the rank comes to the operation, and its result is unknown. */
 static void call_again(void *user)
 {
     const in_graph *of = user;
@@ -649,7 +649,7 @@ static CUresult call_at_launch(const rvli_carried *call, CUdeviceptr lost, size_
     return cuLaunchHostFunc(call->stream, call_again, made);
 }
 
-/* What others would bring: nobody does. This rank's own part is there already. */
+/* Makes the result unknown, since no rank brings data. This rank's own part is already in place. */
 static rvli_nccl_result get_nothing(const rvli_carried *call)
 {
     CUdeviceptr to = (CUdeviceptr)call->to;
@@ -669,7 +669,7 @@ static rvli_nccl_result get_nothing(const rvli_carried *call)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* Its own, multiplied. */
+/* Stores the rank's own data, multiplied. */
 static void reduce_alone(const rvli_carried *call)
 {
     if (call->snapshot != NULL)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ranks bring each other. When a rank calls an operation, what it brings goes to the machine
- * (simcuda/machine/deposits.h), as far as it is known and small. What it gets is promised to the
- * receiving buffer (simcuda/driver/promised.h), and taken from the machine when somebody reads it.
- * So a call waits for no rank. A read waits until the other rank has called, too.
+ * The data that ranks exchange. When a rank calls an operation, its data goes to the machine
+ * (simcuda/machine/deposits.h), as far as it is known and small. Its result is promised to the
+ * receiving buffer (simcuda/driver/promised.h), and taken from the machine when the program
+ * reads it. So a call never waits for another rank. A read waits until the other rank has
+ * called, too.
  *
- * A captured operation is called by each launch of its graph.
+ * Each launch of a graph calls the operations captured in it.
  *
- * Unknown from here: operations beyond the limit of contents, those of a graph, what a rank brings
- * that is not started (--rank, --world), that has ended before, or that does not come in time.
+ * The result is unknown for operations beyond the limit of contents, for those in a graph, and
+ * for data of a rank that is not started (--rank, --world), that has ended before, or that does
+ * not come in time.
  */
 #ifndef RVL_SIMCUDA_NCCL_CARRY_H
 #define RVL_SIMCUDA_NCCL_CARRY_H
@@ -18,36 +20,37 @@
 /* What a rank gets. */
 typedef enum rvli_carry_way {
     RVLI_CARRY_NOTHING,
-    RVLI_CARRY_ONE,    /* a part of what one rank brings */
-    RVLI_CARRY_EACH,   /* a part of what each brings, side by side */
-    RVLI_CARRY_REDUCE, /* the same part of what each brings, reduced to one */
+    RVLI_CARRY_ONE,    /* a part of one rank's data */
+    RVLI_CARRY_EACH,   /* a part of each rank's data, side by side */
+    RVLI_CARRY_REDUCE, /* one part of each rank's data, reduced */
 } rvli_carry_way;
 
 typedef struct rvli_carried {
     rvli_comm *comm;
-    const char *name; /* of the function */
+    const char *name; /* the function's name */
     CUstream stream;
     rvli_carry_way way;
     rvli_nccl_type type;
-    int operation;     /* RVLI_CARRY_REDUCE */
-    bool reduces;      /* what is brought is for that, also where this rank gets nothing */
-    const void *from;  /* what this rank brings; NULL: nothing */
-    size_t from_bytes; /* what it or another brings */
-    void *to;          /* what it gets */
+    int operation;     /* for RVLI_CARRY_REDUCE */
+    bool reduces;      /* the operation reduces, even if this rank gets nothing */
+    const void *from;  /* this rank's data; NULL: none */
+    size_t from_bytes; /* size of the data, of this rank or another */
+    void *to;          /* the receiving buffer */
     size_t bytes;      /* of a part */
-    size_t at;         /* where its part begins in what is brought */
-    int source;        /* RVLI_CARRY_ONE: the rank that brings it */
+    size_t at;         /* offset of its part in the data */
+    int source;        /* RVLI_CARRY_ONE: the rank that brings the data */
     int peer;          /* the other rank of a send or receive; -1: all take part */
-    size_t largest;    /* buffer of any rank */
-    /* carry.c's own */
-    char *snapshot; /* of what it brings, and behind it which of it is known */
+    size_t largest;    /* buffer size of any rank */
+    /* private to carry.c */
+    char *snapshot; /* its data, followed by flags for known bytes */
     bool captured;
 } rvli_carried;
 
-/* Before the receiving buffer is written. */
+/* Call it before the receiving buffer is written. */
 void rvli_carry_read(rvli_carried *call);
 
-/* After it: ends what was read. result: of what was done since; that, or a failure, is answered. */
+/* Call it afterwards; it frees what was read. result: of the work done since. Returns it, or the
+ * failure of the exchange. */
 rvli_nccl_result rvli_carry(rvli_carried *call, rvli_nccl_result result);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations between ranks. Each is checked, and no rank waits for another in a call. Who waits for
- * a stream waits for the others (simcuda/driver/owed.h).
+ * Operations between ranks. Each call is checked, and never waits for another rank. A program
+ * that waits for a stream waits for the other ranks (simcuda/driver/owed.h).
  *
- * First the receiving buffer gets what this rank has sent itself, in the place of every rank: so
- * the driver sees the buffers, and a communicator of one rank is done. Where there are others, what
- * they bring takes its place (carry.h).
+ * First, the receiving buffer gets this rank's own data, at the place of every rank. So the
+ * driver sees the buffers, and a communicator of one rank is done. If there are other ranks,
+ * their data replaces it (carry.h).
  *
- * An operation among several ranks launches a kernel (simcuda/wire/kernel.h): all of a group that
- * are one communicator's have one together. One of no elements launches none, nor does a rank
- * without others.
+ * An operation of several ranks launches a kernel (simcuda/wire/kernel.h). All operations of one
+ * communicator in a group share one kernel. An operation without elements launches none, and
+ * neither does a communicator of one rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,7 @@
 
 /* ---- Checks ---- */
 
-/* An operation of a communicator on elements of a type, at or with a rank; rank 0 where none is
- * named. */
+/* Checks an operation of a communicator on elements of a type. rank: the root or peer; 0: none. */
 static rvli_nccl_result check(rvli_comm *comm, size_t count, rvli_nccl_type type, int rank,
                               size_t *bytes_out)
 {
@@ -63,7 +62,8 @@ static rvli_nccl_result put(void *to, size_t offset, const void *from, size_t by
     return rvli_nccl_driven(cuMemcpyDtoDAsync(into, (CUdeviceptr)from, bytes, stream));
 }
 
-/* The same in the place of every rank; where their number is assumed, in this rank's alone. */
+/* Copies the data to the place of every rank. If the number of ranks is assumed, only to this
+ * rank's. */
 static rvli_nccl_result put_all(const rvli_comm *comm, void *to, const void *from, size_t bytes,
                                 CUstream stream)
 {
@@ -93,7 +93,7 @@ static rvli_nccl_result launch(rvli_comm *comm, size_t bytes, CUstream stream)
     return result;
 }
 
-/* ---- Operations to reduce by ---- */
+/* ---- Reduction operators made by the program ---- */
 
 #define SCALAR_ON_DEVICE 0 /* ncclScalarDevice */
 
@@ -132,8 +132,8 @@ rvli_nccl_result ncclRedOpDestroy(int operation, rvli_comm *comm)
 
 /* ---- Collectives ---- */
 
-/* What is as it should be takes the memory of a communicator's first collective, and is launched.
- */
+/* If the checks passed, takes the memory of the communicator's first collective, and launches a
+ * kernel. */
 static rvli_nccl_result begin(rvli_comm *comm, rvli_nccl_result checked, size_t bytes,
                               CUstream stream)
 {
@@ -141,7 +141,7 @@ static rvli_nccl_result begin(rvli_comm *comm, rvli_nccl_result checked, size_t 
     return result == RVLI_NCCL_SUCCESS ? launch(comm, bytes, stream) : result;
 }
 
-/* What all ranks call, where each brings so many parts and gets so many. */
+/* A call that all ranks make. brought, got: the number of parts that each brings and gets. */
 static rvli_carried all_call(rvli_comm *comm, const char *name, CUstream stream, size_t bytes,
                              int brought, int got)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Communicators: their beginning, in which all ranks come together, and their end.
+ * Communicators: their creation, in which all ranks meet, and their end.
  *
- * A communicator's name is made from the unique id, and that of one split from it from its
- * parent's: all ranks make the same one, and meet under it. A split is two meetings, one of all
- * ranks, which bring color and key, and one of those of a color.
+ * A communicator's name is derived from the unique id. A split communicator's name is derived
+ * from its parent's name. All ranks derive the same name, and meet under it. A split takes two
+ * meetings: one of all ranks, which exchange color and key, and one of the ranks of a color.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static void make_name(char name[RVLI_COMM_NAME_BYTES], const void *bytes, size_t
              digest(first, bytes, count));
 }
 
-/* Of what is made from a communicator: the number of the call, and its color. */
+/* The name of a communicator made from another: by the number of the call, and the color. */
 static void make_child_name(char name[RVLI_COMM_NAME_BYTES], const char *parent, unsigned child,
                             const char *kind, int color)
 {
@@ -61,7 +61,7 @@ static void make_child_name(char name[RVLI_COMM_NAME_BYTES], const char *parent,
     make_name(name, text, (size_t)length);
 }
 
-/* ---- Coming together ---- */
+/* ---- Meeting ---- */
 
 static rvli_nccl_result failed_to_ask(rvl_status status)
 {
@@ -126,7 +126,7 @@ uint64_t rvli_nccl_left_timeout_ns(void)
     return timeout_ns(RVLI_NCCL_LEFT_VARIABLE, 0, RVLI_NCCL_LEFT_USUAL_S);
 }
 
-/* Asks once whether all have come. RVLI_NCCL_IN_PROGRESS: not yet. */
+/* Asks once whether all ranks have come. RVLI_NCCL_IN_PROGRESS: not yet. */
 static rvli_nccl_result have_met(rvli_comm *comm, uint64_t meeting)
 {
     rvli_wire_answer answer;
@@ -189,7 +189,7 @@ rvli_nccl_result rvli_comm_wait(rvli_comm *comm, uint64_t *meeting)
 
 /* ---- A communicator ---- */
 
-/* The device of this thread, as the runtime has it: 0 where none was named. */
+/* The device of this thread, as in the runtime: 0 if none was set. */
 static rvli_nccl_result current_device(int *device_out)
 {
     CUcontext context;
@@ -223,7 +223,7 @@ static rvli_nccl_result check_config(const rvli_nccl_config *config)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* Which of the machine's devices it is, whatever CUDA_VISIBLE_DEVICES shows; below 0: none. */
+/* The machine's number of a device, regardless of CUDA_VISIBLE_DEVICES. Negative: none. */
 static int card_of(int device)
 {
     int bus = 0;
@@ -296,8 +296,8 @@ static void free_comm(rvli_comm *comm)
     free(comm);
 }
 
-/* As NCCL, which refuses two ranks of one GPU. Where all are of one machine, more ranks than GPUs
- * are two of one. */
+/* Refuses two ranks on one GPU, as NCCL does. All ranks are on one machine, so more ranks than
+ * GPUs means that two share one. */
 static rvli_nccl_result check_devices(rvli_comm *comm)
 {
     int holders[DEVICES_MAX];
@@ -306,7 +306,7 @@ static rvli_nccl_result check_devices(rvli_comm *comm)
     for (int rank = 0; rank < comm->ranks && rank <= DEVICES_MAX; rank++) {
         uint64_t device;
         bool came = brought_by(comm->meeting, rank, &device);
-        comm->alone = comm->alone || !came; /* all have come who are started */
+        comm->alone = comm->alone || !came; /* all started ranks have come */
         if (!came || device >= DEVICES_MAX)
             continue;
         if (holders[device] >= 0)
@@ -319,7 +319,7 @@ static rvli_nccl_result check_devices(rvli_comm *comm)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* All have come: what is left to do. */
+/* Completes the communicator after all ranks have come. */
 static rvli_nccl_result begin_use(rvli_comm *comm)
 {
     rvli_nccl_result result = check_devices(comm);
@@ -346,7 +346,7 @@ static rvli_nccl_result finish(rvli_comm *comm)
     return result == RVLI_NCCL_SUCCESS ? result : rvli_comm_give_up(comm, result);
 }
 
-/* One step of a communicator that does not block. */
+/* Advances a nonblocking communicator by one step. */
 static void go_on(rvli_comm *comm)
 {
     rvli_nccl_result result = have_met(comm, comm->meeting);
@@ -358,7 +358,7 @@ static void go_on(rvli_comm *comm)
         (void)rvli_comm_give_up(comm, result);
 }
 
-/* ---- By a unique id ---- */
+/* ---- Creation by a unique id ---- */
 
 rvli_nccl_result ncclGetUniqueId(rvli_nccl_id *id)
 {
@@ -395,7 +395,7 @@ static rvli_nccl_result end_made(void *job)
     return result;
 }
 
-/* Waits now, or when the group ends; a communicator that does not block waits for nobody. */
+/* Waits now, or when the group ends. A nonblocking communicator never waits. */
 static rvli_nccl_result hand_out(rvli_comm *comm, rvli_comm **out)
 {
     made_comm *made = malloc(sizeof *made);
@@ -498,7 +498,7 @@ rvli_nccl_result ncclCommInitAll(rvli_comm **comms, int count, const int *device
     return result == RVLI_NCCL_SUCCESS ? ended : result;
 }
 
-/* ---- From another communicator ---- */
+/* ---- Creation from another communicator ---- */
 
 typedef struct split {
     rvli_comm *parent;
@@ -518,7 +518,7 @@ static rvli_comm *make_child(const rvli_comm *parent, int rank, int ranks,
     rvli_comm *made = make_comm(rank, ranks, parent->device, config);
     if (made == NULL)
         return NULL;
-    made->blocking = true; /* its ranks have met: there is little to wait for */
+    made->blocking = true; /* its ranks have met, so there is little to wait for */
     made->shares =
         parent->ranks == 1 ||
         (is_set(config, config != NULL ? config->split_share : 0) && config->split_share == 1);
@@ -526,9 +526,9 @@ static rvli_comm *make_child(const rvli_comm *parent, int rank, int ranks,
 }
 
 /*
- * This rank's place among those of its color, by key and then by rank. Ranks of which nothing is
- * known (one process plays a rank of many) are taken to have the same color, and this one its key
- * as its rank.
+ * Finds this rank's place among those of its color, by key and then by rank. Ranks of which
+ * nothing is known (one process plays one rank of many) are assumed to have the same color, and
+ * this rank its rank as key.
  */
 static void find_place(split *s, int *rank_out, int *ranks_out, bool *known_out)
 {
@@ -632,12 +632,12 @@ static bool is_among(int rank, const int *ranks, int count)
     return false;
 }
 
-/* Those that are left know each other: they need not ask. */
+/* The remaining ranks know each other, so they need not ask. */
 rvli_nccl_result ncclCommShrink(rvli_comm *comm, const int *excluded, int excluded_count,
                                 rvli_comm **made, const rvli_nccl_config *config, int flags)
 {
     int rank = 0, ranks = 0;
-    (void)flags; /* no operation is under way that could be aborted */
+    (void)flags; /* no operation is running that could be aborted */
     rvli_nccl_result result = rvli_comm_check(comm);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_config(config);
@@ -661,7 +661,7 @@ rvli_nccl_result ncclCommShrink(rvli_comm *comm, const int *excluded, int exclud
 
 /* ---- The end ---- */
 
-/* Also while it is suspended. */
+/* Also allowed while it is suspended. */
 rvli_nccl_result ncclCommFinalize(rvli_comm *comm)
 {
     rvli_nccl_result result = rvli_comm_check(comm);
@@ -669,7 +669,7 @@ rvli_nccl_result ncclCommFinalize(rvli_comm *comm)
         result = rvli_comm_check_ready(comm);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
-    rvli_polled_end(); /* its watchdog waits for what it has not seen done */
+    rvli_polled_end(); /* its watchdog waits for collectives that it has not seen complete */
     rvli_comm_give_memory(comm);
     comm->state = RVLI_COMM_OVER;
     return RVLI_NCCL_SUCCESS;
@@ -701,7 +701,7 @@ rvli_nccl_result ncclCommRevoke(rvli_comm *comm, int flags)
     return result;
 }
 
-/* ---- What is known of it ---- */
+/* ---- State of a communicator ---- */
 
 rvli_nccl_result rvli_comm_check(const rvli_comm *comm)
 {
@@ -710,7 +710,7 @@ rvli_nccl_result rvli_comm_check(const rvli_comm *comm)
                : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "this is no communicator");
 }
 
-/* What a call on one that is over answers; ncclGetLastError() has the reason. */
+/* The result of a call on a communicator that is over. ncclGetLastError() has the reason. */
 static rvli_nccl_result why_over(const rvli_comm *comm)
 {
     rvli_nccl_result result = comm->result;
@@ -728,7 +728,7 @@ rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm)
     if (comm->state == RVLI_COMM_JOINING)
         go_on(comm);
     rvli_stuck_look(comm);
-    rvli_comm_state state = comm->state; /* clang 14 takes no atomic one */
+    rvli_comm_state state = comm->state; /* clang 14 does not accept an atomic here */
     switch (state) {
     case RVLI_COMM_READY:
         return RVLI_NCCL_SUCCESS;

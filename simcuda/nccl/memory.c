@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory: what a communicator has, which the machine counts (simcuda/machine/nccl.c), what NCCL
- * allocates for a program, and what a program registers.
+ * Memory: what a communicator takes, which the machine counts (simcuda/machine/nccl.c), what
+ * NCCL allocates for a program, and what a program registers.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "simcuda/driver/registered.h"
 #include "simcuda/nccl/comm.h"
 
-/* ---- A communicator's own ---- */
+/* ---- Memory of a communicator ---- */
 
 static void give_part(const rvli_comm *comm, rvli_wire_nccl_part part)
 {
@@ -17,7 +17,7 @@ static void give_part(const rvli_comm *comm, rvli_wire_nccl_part part)
     (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->card, part, NULL, &answer);
 }
 
-/* Sizes are added up the first time: a resume takes what there was. */
+/* Sizes are added up only the first time, since a resume takes the same memory again. */
 static rvli_nccl_result take_part(rvli_comm *comm, rvli_wire_nccl_part part, bool first)
 {
     rvli_wire_answer answer;
@@ -73,7 +73,7 @@ void rvli_comm_give_memory(rvli_comm *comm)
     comm->holds = false;
 }
 
-/* ---- Memory for the program: physical memory of its own, as NCCL has it ---- */
+/* ---- Memory for the program: separate physical memory, as in NCCL ---- */
 
 static CUresult map_at(CUdeviceptr addr, size_t bytes, const CUmemAllocationProp *kind)
 {
@@ -139,7 +139,7 @@ rvli_nccl_result ncclMemFree(void *memory)
     return rvli_nccl_driven(result == CUDA_SUCCESS ? cuMemAddressFree(base, bytes) : result);
 }
 
-/* ---- What a program registers. It takes nothing on the device. ---- */
+/* ---- Registration by a program. It takes no device memory. ---- */
 
 struct rvli_window {
     uint64_t mark;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Version, results, and groups of calls. */
+/* The version, results, and groups of calls. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ rvli_nccl_result rvli_nccl_driven(CUresult result)
                           text != NULL ? text : "unknown error");
 }
 
-/* "2.28.9" is 22809. What is no version changes nothing. */
+/* "2.28.9" is 22809. An invalid version is ignored. */
 static int asked_version(void)
 {
     unsigned major, minor, patch;
@@ -76,7 +76,7 @@ const char *ncclGetErrorString(rvli_nccl_result result)
     return "unknown result code";
 }
 
-/* Of this thread, whatever the communicator: as good as NCCL's, which has one in a process. */
+/* The last error of this thread, for any communicator. NCCL keeps one for the process. */
 const char *ncclGetLastError(rvli_comm *comm)
 {
     (void)comm;
@@ -87,7 +87,7 @@ void ncclResetDebugInit(void)
 {
 }
 
-/* ---- Groups: what a thread has begun in one is brought to its end when the group ends ---- */
+/* ---- Groups: what a thread begins in a group completes when the group ends ---- */
 
 typedef struct job {
     struct job *next;
@@ -131,7 +131,7 @@ rvli_nccl_result ncclGroupStart(void)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* All begin before the first waits: of one thread's ranks each waits for the others. */
+/* Begins all jobs before it waits for the first, since ranks of one thread wait for each other. */
 rvli_nccl_result ncclGroupEnd(void)
 {
     rvli_nccl_result result = RVLI_NCCL_SUCCESS;
@@ -154,7 +154,7 @@ rvli_nccl_result ncclGroupEnd(void)
     return result;
 }
 
-/* Nothing is known of time: the estimate stays what NCCL calls undefined. */
+/* No time is known, so the estimate stays as it is, which NCCL calls undefined. */
 rvli_nccl_result ncclGroupSimulateEnd(rvli_nccl_estimate *estimate)
 {
     if (estimate != NULL && estimate->magic != ESTIMATE_MAGIC)

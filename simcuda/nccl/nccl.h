@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL's functions, by their signatures, as far as they are simulated. */
+/* The signatures of NCCL's functions, as far as they are simulated. */
 #ifndef RVL_SIMCUDA_NCCL_NCCL_H
 #define RVL_SIMCUDA_NCCL_NCCL_H
 
@@ -10,8 +10,7 @@
 typedef struct ncclComm rvli_comm;
 typedef struct rvli_window rvli_window;
 
-/* NCCL has every function under a second name, for profilers that put themselves before the first.
- */
+/* NCCL has a second name for every function, for profilers that intercept the first. */
 #define RVLI_NCCL_ALSO(name) extern __typeof__(name) p##name __attribute__((alias(#name)));
 
 rvli_nccl_result ncclGetVersion(int *version);

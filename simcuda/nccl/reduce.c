@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Integers are computed in 64 bits, floats of up to 32 bits in a double: a sum or product of two of
- * them, rounded to the double and then to the type, is the same as rounded once.
+ * Integers are computed in 64 bits, floats of up to 32 bits in a double. A sum or product of two
+ * such floats, rounded to double and then to the type, equals the result of rounding once.
  */
 #include "simcuda/nccl/reduce.h"
 
@@ -12,11 +12,11 @@
 
 typedef enum kind { SIGNED, UNSIGNED, FLOAT, SMALL } kind;
 
-/* A float of fewer than 32 bits: a sign, an exponent, a mantissa. */
+/* A float of fewer than 32 bits: a sign, an exponent, and a mantissa. */
 typedef struct small_float {
     int exponent_bits, mantissa_bits, bias;
-    unsigned largest;  /* finite */
-    unsigned infinity; /* what a larger number becomes: 0: the largest, as fp8 does */
+    unsigned largest;  /* the largest finite number */
+    unsigned infinity; /* the result of overflow; 0: the largest finite number, as in fp8 */
     unsigned nan;
 } small_float;
 
@@ -41,7 +41,7 @@ static const type_facts facts[RVLI_NCCL_TYPES] = {
     [RVLI_NCCL_FLOAT8_E5M2] = {SMALL, 1, {5, 2, 15, 0x7b, 0, 0x7f}},
 };
 
-/* One element, by its kind. */
+/* An element, by its kind. */
 typedef union number {
     int64_t i;
     uint64_t u;
@@ -65,7 +65,7 @@ static double decode(const small_float *type, unsigned code)
     int bits = type->exponent_bits + type->mantissa_bits;
     unsigned magnitude = code & ((1u << bits) - 1);
     double sign = code >> bits != 0 ? -1 : 1;
-    if (magnitude > type->largest) /* fp8 E5M2 has an infinity, too, which nothing rounds to */
+    if (magnitude > type->largest) /* fp8 E5M2 also has an infinity, but no number rounds to it */
         return magnitude == type->infinity || (type->mantissa_bits == 2 && magnitude == 0x7c)
                    ? sign * INFINITY
                    : NAN;
@@ -78,7 +78,7 @@ static double decode(const small_float *type, unsigned code)
     return sign * ldexp(mantissa, exponent - type->bias - type->mantissa_bits);
 }
 
-/* To the nearest, and to the even one of two. */
+/* Rounds to nearest, ties to even. */
 static unsigned encode(const small_float *type, double value)
 {
     int bits = type->exponent_bits + type->mantissa_bits, exponent = 0;
@@ -91,14 +91,14 @@ static unsigned encode(const small_float *type, double value)
     if (value == 0)
         return sign;
     (void)frexp(value, &exponent);
-    exponent -= 1; /* of 1.xxx */
+    exponent -= 1; /* for 1.xxx */
     if (exponent < 1 - type->bias)
         exponent = 1 - type->bias;
     if (exponent > type->bias + 1)
         return sign | beyond;
     unsigned steps =
         (unsigned)nearbyint(ldexp(fabs(value), type->mantissa_bits - exponent)); /* ulps */
-    /* A mantissa that is rounded up to the next power of two carries into the exponent. */
+    /* A mantissa rounded up to the next power of two carries into the exponent. */
     unsigned code = ((unsigned)(exponent + type->bias - 1) << type->mantissa_bits) + steps;
     return sign | (code > type->largest ? beyond : code);
 }
@@ -119,7 +119,7 @@ static number load(const type_facts *type, const void *from)
     } else if (type->kind == SIGNED && type->bytes < sizeof raw)
         value.i = (int64_t)(raw << (64 - 8 * type->bytes)) >> (64 - 8 * type->bytes);
     else
-        value.u = raw; /* also a double */
+        value.u = raw; /* also for a double */
     return value;
 }
 
@@ -135,7 +135,7 @@ static void store(const type_facts *type, void *to, number value)
     memcpy(to, &value, type->bytes);
 }
 
-/* Of two NaN and a number the number, as fmax() has it and NCCL uses it. */
+/* If one of two numbers is NaN, the result is the other, as in fmax(), which NCCL uses. */
 static number most(const type_facts *type, number a, number b, bool least)
 {
     bool first = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NCCL's operations on numbers, of all its types. Each step is rounded to the type, as a ring of
- * ranks does it. The order is that of the ranks; on a card it depends on the ring, so that a sum of
- * floats may differ there in its last bits.
+ * NCCL's reductions, for all its types. Each step is rounded to the type, as in a ring of ranks.
+ * The order is that of the ranks. On a card, it depends on the ring, so a sum of floats may
+ * differ there in its last bits.
  */
 #ifndef RVL_SIMCUDA_NCCL_REDUCE_H
 #define RVL_SIMCUDA_NCCL_REDUCE_H
@@ -21,16 +21,16 @@ typedef enum rvli_reduction {
 
 size_t rvli_type_bytes(rvli_nccl_type type);
 
-/* into[i] = into[i] with[i]: an average is a sum here. */
+/* into[i] = into[i] op with[i]. An average is a sum here. */
 void rvli_reduce_into(rvli_nccl_type type, rvli_reduction how, void *into, const void *with,
                       size_t count);
 
-/* values[i] *= *scalar, of the same type. */
+/* values[i] *= *scalar, which has the same type. */
 void rvli_reduce_scale(rvli_nccl_type type, void *values, size_t count, const void *scalar);
 
 /*
- * An average of so many ranks: floats are multiplied before they are added, integers divided at the
- * end.
+ * The steps of an average over so many ranks: floats are multiplied before the sum, integers are
+ * divided after it.
  */
 void rvli_reduce_before_average(rvli_nccl_type type, void *values, size_t count, int ranks);
 void rvli_reduce_after_average(rvli_nccl_type type, void *values, size_t count, int ranks);

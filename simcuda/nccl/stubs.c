@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NCCL's functions that are not simulated (simcuda/wire/stub.h), of 2.28 to 2.31: those of kernels
- * that communicate themselves, of one-sided operations, of growth, of parameters, and the forms
- * with a config for each call. Programs that were built with such a version load, and are told when
- * they call one.
+ * NCCL's functions that are not simulated (simcuda/wire/stub.h), of 2.28 to 2.31: those for
+ * kernels that communicate themselves, one-sided operations, growth, parameters, and the forms
+ * with a config for each call. Programs built for such a version can be loaded, and get a
+ * message when they call one.
  */
 #include "simcuda/wire/stub.h"
 
-#define NOT_SUPPORTED                                                                              \
-    5 /* ncclInvalidUsage: what NCCL answers where a device cannot do something                    \
-       */
+#define NOT_SUPPORTED 5 /* ncclInvalidUsage: NCCL's result for what a device does not support */
 #define NAMED(name) RVLI_STUB(name, NOT_SUPPORTED) RVLI_STUB(p##name, NOT_SUPPORTED)
 
 NAMED(ncclDevCommCreate)

@@ -7,8 +7,8 @@
 
 #include "simcuda/driver/client.h"
 
-/* The machine knows it, too. Once for a communicator; for those that have been destroyed once
- * behind another. */
+/* Reports the operation, also to the machine. Once for each communicator. For destroyed ones,
+ * once in a row. */
 static void tell_left(const rvli_stuck_call *call, int gone)
 {
     static _Atomic uint64_t last;
@@ -21,7 +21,7 @@ static void tell_left(const rvli_stuck_call *call, int gone)
             rvli_nccl_left_timeout_ns() / RVLI_SECOND_NS);
 }
 
-/* ---- A communicator's state, while nobody destroys it ---- */
+/* ---- State of a communicator, while it cannot be destroyed ---- */
 
 static void fail(rvli_comm *comm, rvli_nccl_result result)
 {
@@ -50,7 +50,7 @@ static rvli_stuck state_of(const rvli_comm *comm)
                : RVLI_STUCK_WAITS;
 }
 
-/* ---- What may happen to it ---- */
+/* ---- Incidents ---- */
 
 typedef struct incident {
     const rvli_stuck_call *call;

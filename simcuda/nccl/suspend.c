@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Communicators that give their memory back for a while, as of NCCL 2.29.7.
+ * Communicators that release their memory for a while, since NCCL 2.29.7.
  *
- * As NCCL has it, all ranks take part. Suspending waits for them and then gives memory back;
- * resuming takes memory and then waits. So a rank that has no room comes to no meeting, and the
- * others wait for it until it has.
+ * As in NCCL, all ranks take part. A suspend waits for them and then releases memory. A resume
+ * takes memory and then waits. So a rank without room does not come to the meeting, and the
+ * others wait until it has room.
  */
 #include <stdlib.h>
 
@@ -102,7 +102,7 @@ static rvli_nccl_result end_resume(void *job)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* Stays suspended where the device has no room. */
+/* On a full device, the communicator stays suspended. */
 rvli_nccl_result ncclCommResume(rvli_comm *comm)
 {
     rvli_nccl_result result = check_own(comm, rvli_comm_check(comm));
@@ -119,7 +119,7 @@ rvli_nccl_result ncclCommResume(rvli_comm *comm)
     return result;
 }
 
-/* ---- What it has ---- */
+/* ---- Memory of a communicator ---- */
 
 rvli_nccl_result ncclCommMemStats(rvli_comm *comm, rvli_nccl_memory what, uint64_t *value)
 {

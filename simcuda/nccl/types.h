@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NCCL's types by their layout, as NVIDIA documents them ("NCCL API", versions 2.28 to 2.30).
- * CUDA's packages have no header of it. Where one is found, tests/simcuda/nccl_layout.c compares
- * the two.
+ * The layout of NCCL's types, as NVIDIA documents them ("NCCL API", versions 2.28 to 2.30).
+ * CUDA's packages do not contain its header. If one is available, tests/simcuda/nccl_layout.c
+ * compares the two.
  */
 #ifndef RVL_SIMCUDA_NCCL_TYPES_H
 #define RVL_SIMCUDA_NCCL_TYPES_H
@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RVLI_NCCL_VERSION 23007 /* 2.30.7, unless another is asked for */
+#define RVLI_NCCL_VERSION 23007 /* 2.30.7, unless another version is requested */
 #define RVLI_NCCL_ID_BYTES 128
 #define RVLI_NCCL_CONFIG_MAGIC 0xcafebeefu
-#define RVLI_NCCL_NOT_SET INT_MIN /* of an int in a config */
+#define RVLI_NCCL_NOT_SET INT_MIN /* an int in a config */
 #define RVLI_NCCL_NO_COLOR (-1)
 #define RVLI_NCCL_SUSPEND_MEMORY 1
 #define RVLI_NCCL_WINDOW_ALIGNMENT 4096
@@ -47,14 +47,13 @@ typedef enum rvli_nccl_type {
 } rvli_nccl_type;
 
 #define RVLI_NCCL_OPERATIONS                                                                       \
-    5 /* sum, product, max, min, average; made ones have higher numbers                            \
-       */
+    5 /* sum, product, max, min, average; operators made by a program have higher numbers */
 
 typedef struct rvli_nccl_id {
     char bytes[RVLI_NCCL_ID_BYTES];
 } rvli_nccl_id;
 
-/* The beginning of a config, which all versions have. */
+/* The beginning of a config, common to all versions. */
 typedef struct rvli_nccl_config {
     size_t size_bytes;
     unsigned magic;
@@ -69,7 +68,7 @@ typedef struct rvli_nccl_config {
 
 typedef enum rvli_nccl_memory {
     RVLI_NCCL_MEMORY_SUSPENDABLE,
-    RVLI_NCCL_MEMORY_SUSPENDED, /* whether it is */
+    RVLI_NCCL_MEMORY_SUSPENDED, /* whether it is suspended */
     RVLI_NCCL_MEMORY_PERSISTENT,
     RVLI_NCCL_MEMORY_TOTAL,
 } rvli_nccl_memory;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVML, libnvidia-ml.so.1: what is in use on a device, and what it is. It asks the machine by a
- * connection of its own, since a program may use it without CUDA, and takes nothing on any device.
+ * NVML, libnvidia-ml.so.1: the memory in use on a device, and the device's properties. It has
+ * its own connection to the machine, since a program may use it without CUDA. It takes no device
+ * memory.
  *
- * Its binary interface is written down here as far as it is used: no package has its header.
+ * Its binary interface is declared here as far as it is used, since no package has its header.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -51,7 +52,7 @@ typedef struct nvml_memory_v2 {
 
 #define MEMORY_V2 ((unsigned)(sizeof(nvml_memory_v2) | 2u << 24))
 
-/* Confidential computing. 0 in each: there is none, it is off. */
+/* Confidential computing. All fields are 0: it is not available, and off. */
 typedef struct nvml_confidential {
     unsigned environment, feature, developer_tools;
 } nvml_confidential;
@@ -65,7 +66,7 @@ typedef struct nvml_confidential_settings {
 #define SETTINGS_V1 ((unsigned)(sizeof(nvml_confidential_settings) | 1u << 24))
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static unsigned users; /* nvmlInit less nvmlShutdown */
+static unsigned users; /* nvmlInit calls minus nvmlShutdown calls */
 static int count;
 static nvml_device devices[DEVICES_MAX];
 
@@ -96,7 +97,7 @@ nvml_result nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *memory);
 nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *memory);
 nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int kind, int *status);
 
-/* ---- Beginning and end. CUDA_VISIBLE_DEVICES means nothing to NVML. ---- */
+/* ---- Beginning and end. NVML ignores CUDA_VISIBLE_DEVICES. ---- */
 
 static nvml_result find_devices(void)
 {
@@ -253,7 +254,7 @@ nvml_result nvmlDeviceGetHandleByIndex(unsigned index, nvml_device **device)
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* As the driver's cuDeviceGetUuid() says it: "reveille-sim" and the device's number. */
+/* As cuDeviceGetUuid() of the driver: "reveille-sim" and the device's number. */
 static void write_uuid(const nvml_device *device, char text[64])
 {
     snprintf(text, 64, RVLI_UUID_TEXT "%02x", (unsigned)device->index);
@@ -273,7 +274,8 @@ nvml_result nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **device)
     return result == NVML_SUCCESS ? NVML_NOT_FOUND : result;
 }
 
-/* "0000:01:00.0" is device 0 (cuDeviceGetPCIBusId); NVML also writes eight digits in front. */
+/* "0000:01:00.0" is device 0 (cuDeviceGetPCIBusId). NVML also writes the domain with eight
+ * digits. */
 nvml_result nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvml_device **device)
 {
     const char *colon = id != NULL ? strchr(id, ':') : NULL;
@@ -346,7 +348,7 @@ nvml_result nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *memory)
     return result == NVML_SUCCESS ? ask(device, memory) : result;
 }
 
-/* What the driver keeps back is not in the device's total: programs do not get it. */
+/* The driver's reserve is not part of the device's total, since programs do not get it. */
 nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *memory)
 {
     nvml_memory plain;
@@ -360,7 +362,7 @@ nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *memo
     return result;
 }
 
-/* 0: the two reach each other. */
+/* 0: the two devices can access each other. */
 nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int kind, int *status)
 {
     (void)kind;
@@ -370,7 +372,7 @@ nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int k
     return result;
 }
 
-/* Nobody is seen, as in a container with numbers of processes of its own. */
+/* Lists no process, as in a container with its own process ids. */
 #define NO_PROCESSES(name)                                                                         \
     nvml_result name(nvml_device *device, unsigned *number, void *list);                           \
     nvml_result name(nvml_device *device, unsigned *number, void *list)                            \
@@ -399,9 +401,9 @@ nvml_result nvmlDeviceIsMigDeviceHandle(nvml_device *device, unsigned *is_part)
     return result;
 }
 
-/* ---- What is not simulated ---- */
+/* ---- Not simulated ---- */
 
-/* Whatever more such a function takes, the device comes first. Nothing is said on stderr. */
+/* The device is the first argument of each such function. Nothing is written to stderr. */
 #define NOT_SIMULATED(name)                                                                        \
     nvml_result nvmlDevice##name(nvml_device *device);                                             \
     nvml_result nvmlDevice##name(nvml_device *device)                                              \
@@ -411,7 +413,7 @@ nvml_result nvmlDeviceIsMigDeviceHandle(nvml_device *device, unsigned *is_part)
     }
 RVLI_NVML_UNTOLD(NOT_SIMULATED)
 
-/* ---- What PyTorch looks up and does without ---- */
+/* ---- Functions that PyTorch looks up, and does not need ---- */
 
 RVLI_STUB(nvmlDeviceGetNvLinkRemoteDeviceType, NVML_NOT_SUPPORTED)
 RVLI_STUB(nvmlDeviceGetNvLinkRemotePciInfo_v2, NVML_NOT_SUPPORTED)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a card measures, knows of itself or can be told, and is not simulated: NVML's functions of a
- * device, without `nvmlDevice`. Loggers ask again and again, and expect "not supported" of many
- * cards, while a library without the function is one of another version to them.
+ * NVML's functions of a device, without `nvmlDevice`, that are not simulated: what a card
+ * measures, reports about itself, or can be set to. Loggers call them again and again, and
+ * expect "not supported" from many cards. A library that lacks a function looks to them like
+ * another version.
  */
 #ifndef RVL_SIMCUDA_NVML_UNTOLD_H
 #define RVL_SIMCUDA_NVML_UNTOLD_H
