@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs of operations, their heuristics and plans. Descriptors are the planner's own. What is
- * different here: a handle stays here, and where cuDNN would go from a handle to its device, the
- * planner is given the device's properties. A plan that is executed launches a kernel that does
+ * Graphs of operations, their heuristics and plans. Descriptors are the planner's. There is one
+ * difference: a handle never reaches the planner. Where cuDNN would go from a handle to its
+ * device, the planner gets the device's properties. Executing a plan launches a kernel that does
  * nothing.
  *
- * cuDNN finds the handle of heuristics and engines through their graph, and that of a plan in the
- * plan. So graphs and plans that a handle was set to are kept in a table.
+ * cuDNN finds the handle of heuristics and engines through their graph, and a plan's handle in
+ * the plan. So a table keeps the graphs and plans that have a handle.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static cudnnStatus_t no_planner(void)
     return rvli_dnn_fail(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, "there is no real cuDNN");
 }
 
-/* ---- Which handle a graph or a plan has ---- */
+/* ---- The handle of a graph or a plan ---- */
 
 static cudnnHandle_t handle_of(cudnnBackendDescriptor_t descriptor)
 {
@@ -94,7 +94,7 @@ static cudnnStatus_t set_handle(const rvli_planner *planner, cudnnBackendDescrip
     return status;
 }
 
-/* Heuristics and engines are of a graph, and their device is that of its handle. */
+/* Heuristics and engines belong to a graph. Their device is that of the graph's handle. */
 static cudnnStatus_t set_graph(const rvli_planner *planner, cudnnBackendDescriptor_t descriptor,
                                cudnnBackendAttributeName_t name, const void *elements)
 {
@@ -110,7 +110,7 @@ static cudnnStatus_t set_graph(const rvli_planner *planner, cudnnBackendDescript
     return status;
 }
 
-/* A description of a device by its number or a handle: cuDNN would ask the driver. */
+/* Describes a device by its number or a handle, for which cuDNN would ask the driver. */
 static cudnnStatus_t set_device(const rvli_planner *planner, cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendAttributeName_t name, const void *elements)
 {
@@ -208,7 +208,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* What a plan wants is checked as far as it is known here: that it has its workspace. */
+/* Checks only what is known of a plan here: that it has its workspace. */
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t executionPlan,
                                   cudnnBackendDescriptor_t variantPack)
 {

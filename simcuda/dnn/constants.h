@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* cuDNN's constants as far as they are used here: see types.h. */
+/* The cuDNN constants used here: see types.h. */
 #ifndef RVL_SIMCUDA_DNN_CONSTANTS_H
 #define RVL_SIMCUDA_DNN_CONSTANTS_H
 
-/* X(name, value) of the constants. */
+/* X(name, value) for each constant. */
 #define RVLI_DNN_CONSTANT_MAP(X)                                                                   \
-    /* Answers */                                                                                  \
+    /* Status codes */                                                                             \
     X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
     X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                                                          \
     X(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, 1008)                                                \
@@ -30,7 +30,7 @@
     X(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                                                   \
     X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                                         \
     X(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)                                                     \
-    /* Their attributes */                                                                         \
+    /* Attributes of descriptors */                                                                \
     X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                       \
     X(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                                       \
     X(CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                                                       \

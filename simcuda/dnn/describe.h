@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors of the functions that take a handle and no graph: what is set, as it was set. */
+/* Descriptors of the functions that take a handle and no graph. They keep what is set. */
 #ifndef RVL_SIMCUDA_DNN_DESCRIBE_H
 #define RVL_SIMCUDA_DNN_DESCRIBE_H
 
@@ -35,7 +35,7 @@ struct cudnnDropoutStruct {
 
 size_t rvli_dnn_type_bytes(cudnnDataType_t type);
 
-/* cudnnCreateNAME() and cudnnDestroyNAME(). */
+/* Defines cudnnCreateNAME() and cudnnDestroyNAME(). */
 #define RVLI_DESCRIPTOR(name, type)                                                                \
     cudnnStatus_t cudnnCreate##name(type *made)                                                    \
     {                                                                                              \

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the simulated cuDNN, libcudnn.so.9, share.
+ * Declarations that the files of the simulated cuDNN, libcudnn.so.9, share.
  *
- * It computes nothing, but it plans as on a card. cuDNN itself can plan without a device: since
- * version 9.8 a graph of operations takes the properties of a device in place of a handle
- * ("deviceless ahead-of-time compilation" in NVIDIA's documentation). So descriptors, heuristics,
- * what is supported and how much workspace a plan needs are asked of the program's own cuDNN, in
- * its library libcudnn_graph.so.9, with the properties of the simulated device (planner.c,
- * properties.c, backend.c). Where a plan would run, nothing is done.
+ * It computes nothing, but plans as on a card. cuDNN itself can plan without a device: since
+ * version 9.8, a graph of operations accepts the properties of a device in place of a handle
+ * ("deviceless ahead-of-time compilation" in NVIDIA's documentation). So the program's own
+ * cuDNN, in its library libcudnn_graph.so.9, answers all questions about descriptors,
+ * heuristics, support and workspaces, with the properties of the simulated device (planner.c,
+ * properties.c, backend.c). Where a plan would run, nothing is computed.
  *
- * The older functions, which take a handle and no graph, have no such way. Those that PyTorch calls
- * are here (tensor.c, norm.c, rnn.c, ...). The rest are stubs (stubs.c).
+ * The older functions take a handle and no graph, so they cannot be planned this way. Those that
+ * PyTorch calls are here (tensor.c, norm.c, rnn.c, ...). The rest are stubs (stubs.c).
  */
 #ifndef RVL_SIMCUDA_DNN_H
 #define RVL_SIMCUDA_DNN_H
@@ -40,7 +40,7 @@ typedef struct rvli_planner {
     void (*last_error)(char *message, size_t message_bytes);
 } rvli_planner;
 
-/* Opens it at the first call. NULL: there is none, which is told once. */
+/* Opens the planner at the first call. NULL: there is none, which is reported once. */
 const rvli_planner *rvli_dnn_planner(void);
 
 /* ---- handle.c ---- */
@@ -51,26 +51,26 @@ struct cudnnContext {
     int device;
     cudaStream_t stream;
     cudnnBackendDescriptor_t properties; /* of the device, for the planner */
-    CUcontext context;                   /* it owns these streams and this memory: */
+    CUcontext context;                   /* owns these streams and this memory */
     CUstream streams[RVLI_DNN_STREAMS];
     CUdeviceptr own;
 };
 
-/* Launches what a call computes (simcuda/wire/kernel.h). */
+/* Launches the kernel of a call (simcuda/wire/kernel.h). */
 cudnnStatus_t rvli_dnn_launch(cudnnHandle_t handle);
 
 /* ---- properties.c ---- */
 
-/* What a device is, as cuDNN writes it for itself. The text is the caller's to free; NULL: no such
- * device, or no memory. */
+/* A device's properties in the form in which cuDNN describes one to itself. The caller frees the
+ * text. NULL: no such device, or out of memory. */
 char *rvli_dnn_properties(int device);
 
 /* ---- error.c ---- */
 
-/* Keeps why a call failed, for cudnnGetLastErrorString(), and returns the status. */
+/* Keeps the reason of a failure for cudnnGetLastErrorString(), and returns the status. */
 cudnnStatus_t rvli_dnn_fail(cudnnStatus_t status, const char *why);
 
-/* The planner's answer. The planner has the reason. */
+/* Returns the planner's status. On failure, the planner has the reason. */
 cudnnStatus_t rvli_dnn_planned(cudnnStatus_t status);
 
 #endif

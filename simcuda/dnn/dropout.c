@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Dropout: its states, which recurrent networks need. How large they are is not published. PyTorch
- * has 6,488,064 bytes for them on an H100 with cuDNN 9.19 (tests/simcuda/programs/recurrent.py,
- * bench/results/2026-11-27-h100/layers.card.1.json: what is missing in use after a step without
- * them). That is 49,152 bytes for each of its 132 multiprocessors: as many states of cuRAND's
- * default generator (48 bytes in its public header) as half of the threads that one can hold, or as
- * a block has. On other devices the latter is assumed.
+ * Dropout: its states, which recurrent networks need. Their size is not published. On an H100
+ * with cuDNN 9.19, PyTorch has 6,488,064 bytes for them (tests/simcuda/programs/recurrent.py,
+ * bench/results/2026-11-27-h100/layers.card.1.json: the difference in use after a step without
+ * them). That is 49,152 bytes for each of its 132 multiprocessors, or 1024 states of cuRAND's
+ * default generator (48 bytes in its public header). A multiprocessor holds twice as many
+ * threads, and a block holds 1024. For other devices, the number of threads of a block is
+ * assumed.
  */
 #include <cuda.h>
 
 #include "simcuda/dnn/describe.h"
 
 #define STATE_BYTES 48
-#define STATES_EACH 1024 /* a multiprocessor */
+#define STATES_EACH 1024 /* per multiprocessor */
 
 RVLI_DESCRIPTOR(DropoutDescriptor, cudnnDropoutDescriptor_t)
 

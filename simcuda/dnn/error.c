@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Why the thread's last call failed: our own reason, or the planner's. */
+/* Why the thread's last call failed: this library's reason, or the planner's. */
 #include <stdio.h>
 
 #include "simcuda/dnn/dnn.h"

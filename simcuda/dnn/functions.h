@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of cuDNN that are simulated. Arguments and answers are those of NVIDIA's
- * documentation. */
+/* The simulated functions of cuDNN. Arguments and results are those of NVIDIA's documentation. */
 #ifndef RVL_SIMCUDA_DNN_FUNCTIONS_H
 #define RVL_SIMCUDA_DNN_FUNCTIONS_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles, and what the library says of itself.
+ * Handles, and the library's version.
  *
- * A handle has streams and a small piece of memory. On an H200 cudnnCreate() of cuDNN 9.19 took 8
- * MiB by streams, whether none, 16 or 128 were there before: that is 15 or 16 of them
- * (simcuda/driver/ share.c), and 2 MiB more where no small allocation had a page yet
- * (bench/gpu/driver, "conv" and "ops", 2026-11-22, bench/results/2026-11-22-h200). How small is not
- * known.
+ * A handle has streams and a small piece of memory. On an H200, cudnnCreate() of cuDNN 9.19 took
+ * 8 MiB for streams, no matter whether 0, 16 or 128 existed before. That is 15 or 16 streams
+ * (simcuda/driver/share.c). It took 2 MiB more if no small allocation had a page yet
+ * (bench/gpu/driver, "conv" and "ops", 2026-11-22, bench/results/2026-11-22-h200). The exact
+ * size of the piece is unknown.
  */
 #include <cuda.h>
 #include <stdlib.h>
@@ -127,7 +127,7 @@ cudnnStatus_t rvli_dnn_launch(cudnnHandle_t handle)
                                "the kernel cannot be launched on the handle's stream");
 }
 
-/* ---- Versions: the real library's, or the newest known one where there is none ---- */
+/* ---- Versions: those of the real library, or the newest known ones if there is none ---- */
 
 size_t cudnnGetVersion(void)
 {

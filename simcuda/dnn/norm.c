@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Batch normalization by the older functions. What workspace and reserve they want is not
- * published, and they cannot be asked without a device. Assumed: none. They keep no activation
- * without a fused one, and a workspace for sums is some kilobytes.
+ * Batch normalization by the older functions. The workspace and reserve that they need are not
+ * published, and cannot be queried without a device. None is assumed: without a fused
+ * activation, they keep no activation, and a workspace for sums is a few kilobytes.
  */
 #include "simcuda/dnn/dnn.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* nothing is computed */
 
-/* Whether it would be done: with a fused activation its sizes are not known at all. */
+/* Checks whether the operation is supported. With a fused activation, no size is known. */
 static cudnnStatus_t answer(cudnnHandle_t handle, cudnnBatchNormOps_t operations)
 {
     if (handle == NULL)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own cuDNN: libcudnn_graph.so.9, which lies beside the libcudnn.so.9 that the
- * simulated one has taken the place of. It is looked for by name, as the loader does; then in every
- * folder where an object of this process looks for libraries, since it is the RPATH of PyTorch's
- * libraries that leads to it.
+ * The program's own cuDNN: libcudnn_graph.so.9, which is beside the libcudnn.so.9 that the
+ * simulated library replaces. It is searched by name, as the loader does, and then in every
+ * folder in which an object of this process searches for libraries, since the RPATH of PyTorch's
+ * libraries leads to it.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -42,7 +42,7 @@ static const struct {
     {"cudnnGetLastErrorString", offsetof(rvli_planner, last_error)},
 };
 
-/* From the folders where one object looks for libraries. */
+/* Searches the folders in which one object searches for libraries. */
 static void *open_for(struct link_map *object)
 {
     Dl_serinfo size, *folders = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A simulated device as cuDNN describes one to itself: the JSON of a
- * CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. All figures are the simulated driver's (driver/cards.c).
+ * A simulated device in the form in which cuDNN describes one to itself: the JSON of a
+ * CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. All figures are those of the simulated driver
+ * (driver/cards.c).
  */
 #include <cuda.h>
 #include <stdarg.h>
@@ -34,7 +35,7 @@ static const struct {
     {"warpSize", CU_DEVICE_ATTRIBUTE_WARP_SIZE},
 };
 
-/* Attributes of three neighbours: x, y, z. */
+/* Attributes with three consecutive numbers: x, y, z. */
 static const struct {
     const char *name;
     CUdevice_attribute first;
@@ -56,7 +57,7 @@ static void put(writer *to, const char *format, ...)
     va_end(arguments);
     to->length += length > 0 ? (size_t)length : 0;
     if (to->length >= TEXT_BYTES)
-        abort(); /* the list above is fixed, and so is the longest number */
+        abort(); /* cannot happen: the list above is fixed, and so is the longest number */
 }
 
 static int ask(int device, int attribute)

@@ -1,39 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recurrent networks. Their weights have sizes that follow from cuDNN's documented equations: for
- * every gate of every layer and direction an input matrix, a recurrent matrix and their biases, and
- * with a projection one matrix more. Matrices of all layers lie before all biases.
+ * Recurrent networks. The sizes of their weights follow from cuDNN's documented equations: for
+ * every gate of every layer and direction an input matrix, a recurrent matrix and their biases,
+ * and with a projection one more matrix. The matrices of all layers come before all biases.
  *
- * What they keep from forward to backward (the reserve) and their workspace are not published. The
- * rules are those of an H100 with cuDNN 9.19, which answered for 5,706 networks
- * (bench/gpu/driver/recurrent.py, recurrent.csv and recurrent_open.csv in
+ * The reserve, which they keep from the forward pass to the backward pass, and their workspace
+ * are not published. These rules are those of an H100 with cuDNN 9.19, measured for 5,706
+ * networks (bench/gpu/driver/recurrent.py, recurrent.csv and recurrent_open.csv in
  * bench/results/2026-11-27-h100): relu, tanh, LSTM and GRU of four types, in one and two
  * directions, with one to four layers, by all four algorithms, with packed data, dropout and
- * projections. All reserves and all workspaces of inference are exact to the byte, and 5,694
- * workspaces of training. The other 12 are 64 bytes too large, which is at most 0.0007 %: the
- * static persistent algorithm, float16, 100 hidden units and 7 sequences.
+ * projections. All reserves and all workspaces of inference are exact to the byte, and so are
+ * 5,694 workspaces of training. The other 12 are 64 bytes too large, which is at most 0.0007 %:
+ * the static persistent algorithm, float16, 100 hidden units and 7 sequences.
  *
- * The rules were found in those tables. Two programs of PyTorch on the same card have other
- * networks, of three layers with dropout and of more inputs than units in both directions. They are
- * the same to the byte (docs/fidelity/programs.md).
+ * The rules were derived from those tables. Two PyTorch programs on the same card have other
+ * networks, of three layers with dropout, and of more inputs than units in both directions. They
+ * agree to the byte (docs/fidelity/programs.md).
  *
- * cuDNN refused 624 more. 576 were LSTM and GRU of 256 and 384 hidden units by the algorithm for
- * small hidden sizes. PyTorch asks for that one up to 192 units there, and here it is not refused.
- * 48 had packed sequences, with a longer one behind a shorter one.
+ * cuDNN refused 624 more networks. Of these, 576 were LSTM and GRU of 256 and 384 hidden units
+ * by the algorithm for small hidden sizes. PyTorch uses that algorithm up to 192 units there,
+ * and here it is not refused. The other 48 had packed sequences, with a longer one behind a
+ * shorter one.
  *
- * Not seen, and assumed:
- * - Sequences of different lengths, which are taken to be as long as the longest.
- * - Persistent algorithms with dropout, which is taken to need what it needs by the standard one.
- *   PyTorch asks for the one for small hidden sizes with dropout too. So it is with packed data,
- *   for which PyTorch uses the standard one.
- * - stride_of() between what was seen: 64 and 100 sequences, 100 and 128 steps. From 128 steps on,
- *   32 to 64 sequences were seen. One sequence was seen with 64 steps, all of them between layers.
- * - Where UNEVEN_UNITS are needed. One shape needed them, with 100 units and 7 sequences. 100 and
- *   250 units with 32 sequences did not, nor did multiples of 8 units with 33 and 50 sequences.
- * - Persistent algorithms with float64, and the dynamic one with bfloat16: as the standard one.
- * - The kind of products, which changes nothing where two were asked for: float32 by the standard
- *   algorithm, and bfloat16. PyTorch has products in tensor cores for float16 and default ones for
- *   bfloat16.
+ * Not measured, and assumed:
+ * - Sequences of different lengths are treated as having the length of the longest.
+ * - Persistent algorithms with dropout are treated as the standard one. PyTorch uses the one for
+ *   small hidden sizes with dropout, too. The same holds for packed data, for which PyTorch uses
+ *   the standard algorithm.
+ * - stride_of() between the measured values: 64 and 100 sequences, 100 and 128 steps. From 128
+ *   steps on, 32 to 64 sequences were measured. One sequence was measured with 64 steps, all of
+ *   them between layers.
+ * - Where UNEVEN_UNITS are needed. One shape needed them, with 100 units and 7 sequences. 100
+ *   and 250 units with 32 sequences did not, and neither did multiples of 8 units with 33 and 50
+ *   sequences.
+ * - Persistent algorithms with float64, and the dynamic one with bfloat16, are treated as the
+ *   standard one.
+ * - The kind of products, which made no difference where two kinds were measured: float32 by the
+ *   standard algorithm, and bfloat16. PyTorch uses tensor cores for products of float16, and
+ *   default products for bfloat16.
  * - Other devices.
  */
 #include <string.h>
@@ -66,7 +70,7 @@ struct cudnnRNNDataStruct {
 
 RVLI_DESCRIPTOR(RNNDescriptor, cudnnRNNDescriptor_t)
 
-/* ---- What a network is ---- */
+/* ---- The network ---- */
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t algo,
                                        cudnnRNNMode_t cellMode, cudnnRNNBiasMode_t biasMode,
@@ -118,7 +122,7 @@ cudnnStatus_t cudnnGetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlg
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- Its data ---- */
+/* ---- Data of a network ---- */
 
 cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t *rnnDataDesc)
 {
@@ -181,7 +185,7 @@ cudnnStatus_t cudnnGetRNNDataDescriptor(cudnnRNNDataDescriptor_t rnnDataDesc,
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- Its weights ---- */
+/* ---- Weights of a network ---- */
 
 static size_t gates(const struct cudnnRNNStruct *network)
 {
@@ -198,10 +202,10 @@ static bool projects(const struct cudnnRNNStruct *network)
     return network->projection_size < network->hidden_size;
 }
 
-/* A matrix or bias of a layer and direction; rows 0: there is none. */
+/* A matrix or bias of a layer and direction. rows 0: there is none. */
 typedef struct part {
     size_t rows, columns;
-    size_t offset; /* elements from the start of the weights */
+    size_t offset; /* in elements, from the start of the weights */
 } part;
 
 static size_t columns_of(const struct cudnnRNNStruct *network, size_t layer, bool recurrent)
@@ -223,7 +227,8 @@ static bool has_bias(const struct cudnnRNNStruct *network, bool recurrent)
            network->bias == (recurrent ? CUDNN_RNN_SINGLE_REC_BIAS : CUDNN_RNN_SINGLE_INP_BIAS);
 }
 
-/* Matrix `which` of a layer: input ones, recurrent ones, the projection. */
+/* Matrix `which` of a layer: first the input matrices, then the recurrent ones, then the
+ * projection. */
 static part matrix(const struct cudnnRNNStruct *network, size_t layer, size_t which)
 {
     size_t count = gates(network), hidden = (size_t)network->hidden_size;
@@ -244,8 +249,8 @@ static part bias(const struct cudnnRNNStruct *network, size_t layer, size_t whic
                : (part){0};
 }
 
-/* Where one lies among all of its kind, which begin at `from`; up to the last: how many elements
- * there are. */
+/* The place of a part among all of its kind, which begin at `from`. Past the last, it returns
+ * the total number of elements. */
 static part find(const struct cudnnRNNStruct *network,
                  part (*kind)(const struct cudnnRNNStruct *, size_t, size_t), size_t pseudo_layer,
                  size_t which, size_t from)
@@ -294,7 +299,7 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
     return status;
 }
 
-/* Where a part lies; NULL and no sizes: there is none. */
+/* Stores the place of a part. If there is none: NULL and no sizes. */
 static void tell(const struct cudnnRNNStruct *network, const void *space, part found,
                  cudnnTensorDescriptor_t tensor, void **address)
 {
@@ -331,21 +336,21 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- What it needs besides ---- */
+/* ---- Reserve and workspace ---- */
 
-#define PART_BYTES 32              /* each part begins at a multiple */
-#define OWN_BYTES 256              /* of reserve and workspace each */
-#define PRODUCTS_BYTES (8UL << 20) /* each layer and direction has that for its products */
-#define STEPS_AT_ONCE 256          /* have their gates computed, in one direction */
-#define UNEVEN_UNITS 256           /* more, for sizes that are no multiple of 8 */
+#define PART_BYTES 32              /* alignment of each part */
+#define OWN_BYTES 256              /* fixed part of reserve and of workspace */
+#define PRODUCTS_BYTES (8UL << 20) /* for the products of each layer and direction */
+#define STEPS_AT_ONCE 256          /* steps with gates computed together, in one direction */
+#define UNEVEN_UNITS 256           /* added for sizes that are not multiples of 8 */
 
-/* What a kind of network needs, as multiples of its hidden units. */
+/* The needs of a kind of network, as multiples of its hidden units. */
 typedef struct needs {
-    size_t kept;       /* of each step of a layer, for the backward pass */
-    size_t states;     /* 2: cells too */
-    size_t forward;    /* a layer in the forward pass, by the standard algorithm */
-    size_t backward;   /* a layer in the backward pass */
-    size_t persistent; /* a step in the backward pass, by the persistent algorithm */
+    size_t kept;       /* per step of a layer, kept for the backward pass */
+    size_t states;     /* 2: with cells */
+    size_t forward;    /* per layer in the forward pass, by the standard algorithm */
+    size_t backward;   /* per layer in the backward pass */
+    size_t persistent; /* per step in the backward pass, by the persistent algorithm */
 } needs;
 
 /* A network and its data. */
@@ -354,7 +359,8 @@ typedef struct space {
     needs needs;
     size_t layers, directions, gates, steps, sequences;
     size_t matrices_bytes, mask_bytes;
-    size_t input_bytes, hidden_bytes, output_bytes; /* of a step of all sequences, one direction */
+    size_t input_bytes, hidden_bytes,
+        output_bytes; /* per step of all sequences, in one direction */
     bool packed, persists, projects, drops;
 } space;
 
@@ -370,7 +376,8 @@ static size_t part_bytes(size_t bytes)
     return (bytes + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
 }
 
-/* All persistent algorithms need the same. With bfloat16 they are as the standard one. */
+/* All persistent algorithms have equal needs. With bfloat16, they need what the standard one
+ * does. */
 static bool persists(const struct cudnnRNNStruct *network)
 {
     return network->algorithm != CUDNN_RNN_ALGO_STANDARD &&
@@ -400,8 +407,8 @@ static space space_of(const struct cudnnRNNStruct *network, const struct cudnnRN
                    .drops = network->drops};
 }
 
-/* What the backward pass will read: of each layer, between two of them, and a bit for each input of
- * a layer that dropout may have taken, for each direction. */
+/* The data that the backward pass reads: the data of each layer, the data between two layers,
+ * and for each direction a bit for each input of a layer that dropout may have removed. */
 static size_t reserve_bytes(const space *of)
 {
     size_t hidden = of->steps * of->directions * of->hidden_bytes;
@@ -415,8 +422,8 @@ static size_t reserve_bytes(const space *of)
     return bytes;
 }
 
-/* Data that is not packed is copied: input, output and states, and in the backward pass their
- * gradients. `count` is how many there are of each. */
+/* Unpacked data is copied: input, output and states, and in the backward pass their gradients.
+ * `count`: the number of copies of each. */
 static size_t copies_bytes(const space *of, size_t count)
 {
     size_t states = of->layers * of->directions;
@@ -430,7 +437,7 @@ static size_t copies_bytes(const space *of, size_t count)
     return part_bytes(2 * sizeof(int) * of->sequences) + count * bytes;
 }
 
-/* What layers hold beside what they have for every step. */
+/* The memory of layers in addition to that for each step. */
 static size_t states_bytes(const space *of, size_t standard)
 {
     size_t a_unit = of->layers * of->directions * of->hidden_bytes, both = of->directions - 1;
@@ -457,14 +464,14 @@ static size_t forward_bytes(const space *of)
     return bytes + copies_bytes(of, 1);
 }
 
-/* How many steps layers are apart that work at the same time. */
+/* The distance in steps between layers that run at the same time. */
 static size_t stride_of(const space *of)
 {
     size_t stride = of->sequences > 64 ? 2 : of->sequences > 16 ? 4 : of->sequences > 8 ? 8 : 16;
     return of->steps >= 128 && stride < 8 ? 8 : stride;
 }
 
-/* How many steps of gradients there are from a layer to the one below. */
+/* The number of steps of gradients between a layer and the one below. */
 static size_t between_layers(const space *of)
 {
     if (of->layers == 1)
@@ -476,7 +483,8 @@ static size_t between_layers(const space *of)
     return of->sequences > 1 && some < of->steps ? some : of->steps;
 }
 
-/* Some more, which only the backward pass of float16 by a persistent algorithm had. */
+/* Whether more is needed, which was only seen in the backward pass of float16 by a persistent
+ * algorithm. */
 static bool is_uneven(const space *of)
 {
     return of->persists && of->network->type == CUDNN_DATA_HALF &&
@@ -499,7 +507,7 @@ static size_t backward_bytes(const space *of)
     return bytes + copies_bytes(of, 2);
 }
 
-/* The passes of training have one size, that of the largest. The matrices are copied. */
+/* The passes of training share one size, the largest. The matrices are copied. */
 static size_t workspace_bytes(const space *of, bool training)
 {
     size_t pass = forward_bytes(of), backward = training ? backward_bytes(of) : 0;

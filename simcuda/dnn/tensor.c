@@ -63,7 +63,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t tensorDesc, int
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* From the first element to the last. */
+/* The bytes from the first element to the end of the last. */
 cudnnStatus_t cudnnGetTensorSizeInBytes(cudnnTensorDescriptor_t tensorDesc, size_t *size)
 {
     if (tensorDesc == NULL || size == NULL)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuDNN's types and constants, as NVIDIA documents them ("cuDNN backend API", 9.8 to 9.19), as far
- * as they are used here. Its package has 700 MB, most of it kernels; so it is not needed to build.
- * Where its headers are found, tests/simcuda/dnn_layout.c compares the two. An enumeration is an
- * int in C.
+ * cuDNN's types and constants, as NVIDIA documents them ("cuDNN backend API", 9.8 to 9.19), as
+ * far as they are used here. cuDNN's package has 700 MB, mostly kernels, so the build does not
+ * need it. If its headers are available, tests/simcuda/dnn_layout.c compares the two. An
+ * enumeration is an int in C.
  */
 #ifndef RVL_SIMCUDA_DNN_TYPES_H
 #define RVL_SIMCUDA_DNN_TYPES_H
@@ -55,6 +55,6 @@ typedef struct cudnnRNNDataStruct *cudnnRNNDataDescriptor_t;
 typedef void *cudnnBackendDescriptor_t;
 
 typedef struct CUstream_st *cudaStream_t;
-typedef int libraryPropertyType; /* of the CUDA runtime */
+typedef int libraryPropertyType; /* from the CUDA runtime */
 
 #endif

@@ -6,7 +6,7 @@
 
 /* ---- Managed memory ---- */
 
-/* Nothing is well, and gives NULL. */
+/* A size of 0 succeeds, and stores NULL. */
 cudaError_t cudaMallocManaged(void **addr, size_t bytes, unsigned int flags)
 {
     CUdeviceptr got = 0;
@@ -64,7 +64,7 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *memory, struct cudaExtent size)
     return error;
 }
 
-/* ---- Arrays: the driver's handle is ours ---- */
+/* ---- Arrays. The handles are the driver's ---- */
 
 static CUarray driver_array(const struct cudaArray *array)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices, the current one, and errors. */
+/* Devices, the current device, and errors. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -11,10 +11,10 @@
 
 static __thread cudaError_t last;
 static __thread int current;
-static __thread int entered = -1; /* the device of the context that this thread has from here */
+static __thread int entered = -1; /* the device of this thread's context, if set by the runtime */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext contexts[DEVICES_MAX];
-static atomic_uint generation; /* forks and resets so far: contexts are entered again */
+static atomic_uint generation; /* number of forks and resets: contexts are entered again */
 static __thread unsigned entered_in;
 
 static void in_child(void)
@@ -100,7 +100,7 @@ static CUresult retain(int device, CUcontext *context_out)
     return result;
 }
 
-/* Not if the program has released or reset it through the driver: then it is made again. */
+/* Whether the context is active. After a release or reset through the driver, it is made again. */
 static bool is_there(int device)
 {
     unsigned flags = 0;
@@ -115,7 +115,7 @@ static void lose(int device)
     pthread_mutex_unlock(&mutex);
 }
 
-/* A context that the program has made current through the driver is used as it is. */
+/* A context that the program made current through the driver is used unchanged. */
 CUresult rvli_runtime_ready(void)
 {
     CUcontext there = NULL;
@@ -185,7 +185,7 @@ cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int f
     return rvli_driven(retain(device, &context));
 }
 
-/* The next call that needs the device makes its context again, in whatever thread. */
+/* The next call that needs the device makes its context again, in any thread. */
 cudaError_t cudaDeviceReset(void)
 {
     CUresult result = cuInit(0);
@@ -206,7 +206,7 @@ RVLI_PASSED(cudaDeviceSynchronize, cuCtxSynchronize, (void), ())
 RVLI_PASSED(cudaDeviceGetStreamPriorityRange, cuCtxGetStreamPriorityRange,
             (int *least, int *greatest), (least, greatest))
 
-/* ---- How a device is to be used ---- */
+/* ---- Flags of a device ---- */
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags)
 {
@@ -219,7 +219,7 @@ cudaError_t cudaSetDeviceFlags(unsigned int flags)
     return rvli_driven(result == CUDA_SUCCESS ? rvli_runtime_ready() : result);
 }
 
-/* The runtime's contexts map host memory without being asked. */
+/* The runtime's contexts always map host memory. */
 cudaError_t cudaGetDeviceFlags(unsigned int *flags)
 {
     CUresult result = flags == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_runtime_ready();
@@ -230,7 +230,7 @@ cudaError_t cudaGetDeviceFlags(unsigned int *flags)
     return rvli_driven(result);
 }
 
-/* A preference, without an effect where nothing computes. */
+/* A preference without effect, since nothing computes. */
 static enum cudaFuncCache preferred;
 
 cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config)
@@ -257,7 +257,7 @@ cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache conf
                                                                  : cudaSuccess);
 }
 
-/* ---- What a device is ---- */
+/* ---- Properties of a device ---- */
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
@@ -272,7 +272,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
     return cudaSuccess;
 }
 
-/* The runtime's numbers of attributes are the driver's. */
+/* Attributes have the driver's numbers. */
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
     CUresult result = cuInit(0);

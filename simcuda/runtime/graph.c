@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Captures and graphs. Handles are the driver's; only the descriptions of nodes have another form.
+ * Captures and graphs. Handles are the driver's. Only the descriptions of nodes have another
+ * form.
  */
 #include <stdbool.h>
 
@@ -73,7 +74,7 @@ RVLI_PASSED(cudaGraphDestroyNode, cuGraphDestroyNode, (cudaGraphNode_t node), (n
 RVLI_PASSED(cudaGraphDebugDotPrint, cuGraphDebugDotPrint,
             (cudaGraph_t graph, const char *path, unsigned int flags), (graph, path, flags))
 
-/* ---- Instantiated ---- */
+/* ---- Instantiated graphs ---- */
 
 RVLI_PASSED(cudaGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,
             (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
@@ -145,7 +146,7 @@ RVLI_PASSED(cudaGraphAddEventWaitNode, cuGraphAddEventWaitNode,
              cudaEvent_t event),
             (node, graph, before, count, event))
 
-/* The forms of a call and of a fill are the driver's by another name. */
+/* The structs for a call and for a fill are the driver's, under another name. */
 _Static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS_v1), "a call");
 _Static_assert(sizeof(struct cudaMemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS), "a fill");
 
@@ -260,7 +261,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
     RVLI_PASS(cuGraphExecKernelNodeSetParams(exec, node, &made));
 }
 
-/* Rows without an array; a pitch of 0 stands for the width. */
+/* A copy of rows without an array. A pitch of 0 means the width. */
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *before, size_t count, void *to,
                                      const void *from, size_t bytes, enum cudaMemcpyKind kind)

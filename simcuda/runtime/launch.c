@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels: what a compiler's start-up code registers, and launches. A launch is checked as far as
- * the device's limits go, and taken.
+ * Kernels: a compiler's start-up code registers them, and programs launch them. A launch is
+ * checked against the device's limits, and accepted.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ typedef struct configuration {
 static __thread configuration pushed[DEPTH_MAX];
 static __thread unsigned depth;
 
-/* The public headers have these in C++ alone. */
+/* The public headers declare these only in C++. */
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);
@@ -74,7 +74,7 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
     (void)external, (void)size_bytes, (void)constant, (void)global;
 }
 
-/* 1: it is ready. */
+/* Returns 1: the module is ready. */
 char __cudaInitModule(void **handle)
 {
     (void)handle;
@@ -177,7 +177,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
     return launch(kernel, grid, block, shared_bytes, stream, by_driver);
 }
 
-/* There is nothing to profile, and no profiler: as without one. */
+/* No profiler is attached, so these do nothing. */
 cudaError_t cudaProfilerStart(void)
 {
     return cudaSuccess;
@@ -188,7 +188,7 @@ cudaError_t cudaProfilerStop(void)
     return cudaSuccess;
 }
 
-/* ---- What a kernel is ---- */
+/* ---- Attributes of a kernel ---- */
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *facts, const void *function)
 {

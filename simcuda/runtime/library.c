@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that belongs to no context: the driver's libraries and kernels. Their handles are the same.
- */
+/* Code that belongs to no context: the driver's libraries and kernels, with the driver's
+ * handles. */
 #include "simcuda/runtime/runtime.h"
 
-#if CUDART_VERSION >= 12080 /* which brought them */
+#if CUDART_VERSION >= 12080 /* the version that introduced them */
 
 RVLI_PASSED(cudaLibraryLoadData, cuLibraryLoadData,
             (cudaLibrary_t * library, const void *code, enum cudaJitOption *options, void **values,
@@ -39,7 +39,7 @@ cudaError_t cudaLibraryGetGlobal(void **addr, size_t *size_bytes, cudaLibrary_t 
     return rvli_driven(result);
 }
 
-/* The driver's attributes have the same numbers. */
+/* Attributes have the driver's numbers. */
 _Static_assert((int)cudaFuncAttributeMaxDynamicSharedMemorySize ==
                        (int)CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
                    (int)cudaFuncAttributeNonPortableClusterSizeAllowed ==

@@ -4,7 +4,7 @@
 
 #include "simcuda/runtime/runtime.h"
 
-/* cudaMalloc of nothing is well, and gives NULL. */
+/* A size of 0 succeeds, and stores NULL. */
 cudaError_t cudaMalloc(void **addr, size_t size_bytes)
 {
     CUdeviceptr got = 0;
@@ -70,7 +70,7 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t hand
     RVLI_PASS(cuIpcOpenEventHandle(event, wanted));
 }
 
-/* What CUDA does not know is unregistered memory, and no error. */
+/* Memory that CUDA does not know is reported as unregistered, without an error. */
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *facts, const void *addr)
 {
     unsigned type = 0;
@@ -118,7 +118,7 @@ static CUresult copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKi
     }
 }
 
-/* Returns when it is done, unless both sides are on a device. */
+/* Returns when the copy is complete, unless both sides are on a device. */
 static CUresult copy_now(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUdeviceptr into = (CUdeviceptr)to, out = (CUdeviceptr)from;
@@ -136,7 +136,7 @@ static CUresult copy_now(void *to, const void *from, size_t bytes, enum cudaMemc
     }
 }
 
-/* stream NULL: now. */
+/* stream NULL: copies synchronously. */
 static CUresult copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                           size_t width, size_t height, enum cudaMemcpyKind kind,
                           const cudaStream_t *stream)
@@ -176,7 +176,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
     RVLI_PASS(copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* Asynchronous to the host, as a copy from device to device. */
+/* Asynchronous with respect to the host, like any copy from device to device. */
 cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
 {
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
@@ -188,7 +188,7 @@ RVLI_PASSED(cudaMemsetAsync, cuMemsetD8Async,
             (void *addr, int value, size_t bytes, cudaStream_t stream),
             ((CUdeviceptr)addr, (unsigned char)value, bytes, stream))
 
-/* One row needs no pitch. */
+/* A single row needs no pitch. */
 static CUresult fill_rows(void *addr, size_t pitch, int value, size_t width, size_t height,
                           cudaStream_t stream)
 {

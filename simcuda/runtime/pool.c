@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory pools, and what graphs allocate. */
+/* Memory pools, and memory that graphs allocate. */
 #include "simcuda/runtime/runtime.h"
 
-/* Nothing is well, and gives NULL. */
+/* A size of 0 succeeds, and stores NULL. */
 cudaError_t cudaMallocAsync(void **addr, size_t bytes, cudaStream_t stream)
 {
     CUdeviceptr got = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What CUDA 12's runtime has otherwise than CUDA 13's (twelve.h). */
+/* The parts of CUDA 12's runtime that differ from CUDA 13's (twelve.h). */
 #include <string.h>
 
 #include "simcuda/runtime/runtime.h"
 #include "simcuda/runtime/twelve_types.h"
 #include "simcuda/wire/stub.h"
 
-/* CUDA 12's own names from here on. */
+/* From here on, names are CUDA 12's. */
 #undef cudaGetDeviceProperties
 #undef cudaPointerGetAttributes
 #undef cudaGraphAddDependencies
@@ -117,7 +117,7 @@ static void copy_facts(rvli_properties_12 *to, const struct cudaDeviceProp *from
 #undef SAME
 }
 
-/* The struct of programs before CUDA 12, under the name without _v2, is a stub. */
+/* The struct for programs before CUDA 12, under the name without _v2, is a stub. */
 cudaError_t cudaGetDeviceProperties_v2(rvli_properties_12 *facts, int device)
 {
     struct cudaDeviceProp all;
@@ -145,7 +145,7 @@ cudaError_t cudaPointerGetAttributes(rvli_pointer_12 *facts, const void *addr)
     return error;
 }
 
-/* ---- Graphs: edges without data, and with it under _v2 ---- */
+/* ---- Graphs: edges without data, and under _v2 with data ---- */
 
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, size_t count);
@@ -292,7 +292,7 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
     return rvli_13_cudaStreamUpdateCaptureDependencies(stream, nodes, NULL, count, flags);
 }
 
-/* ---- Places ---- */
+/* ---- Locations ---- */
 
 cudaError_t cudaMemAdvise(const void *addr, size_t bytes, enum cudaMemoryAdvise advice, int device);
 cudaError_t cudaMemAdvise_v2(const void *addr, size_t bytes, enum cudaMemoryAdvise advice,
@@ -349,7 +349,7 @@ cudaError_t cudaThreadExit(void)
     return cudaDeviceReset();
 }
 
-/* ---- What is not simulated (simcuda/wire/stub.h) ---- */
+/* ---- Not simulated (simcuda/wire/stub.h) ---- */
 
 #define NOT_SUPPORTED 801
 RVLI_STUB(cudaGetDeviceProperties, NOT_SUPPORTED)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CUDA 12's runtime, libcudart.so.12, from the sources and headers of CUDA 13's: the compiler reads
- * this file before every source of that library.
+ * CUDA 12's runtime, libcudart.so.12, from the sources and headers of CUDA 13's. The compiler
+ * reads this file before every source of that library.
  *
- * What has the same name in both and another signature, or other structs, is renamed here, and
- * twelve.c has CUDA 12's own. The lists are kept by hand: they are what differs between NVIDIA's
- * cuda_runtime_api.h and driver_types.h of 12.8 and of 13.0, as far as functions go.
+ * Names that exist in both with another signature or other structs are renamed here, and
+ * twelve.c has CUDA 12's version. The lists are kept by hand. They are the differences in
+ * functions between NVIDIA's cuda_runtime_api.h and driver_types.h of 12.8 and of 13.0.
  */
 #ifndef RVL_SIMCUDA_RUNTIME_TWELVE_H
 #define RVL_SIMCUDA_RUNTIME_TWELVE_H
 
 #define RVLI_RUNTIME_VERSION 12080
 
-/* Structs that have other fields. */
+/* Structs with other fields. */
 #define cudaGetDeviceProperties rvli_13_cudaGetDeviceProperties
 #define cudaPointerGetAttributes rvli_13_cudaPointerGetAttributes
 #define cudaChooseDevice rvli_13_cudaChooseDevice
@@ -23,7 +23,7 @@
 #define cudaImportExternalMemory rvli_13_cudaImportExternalMemory
 #define cudaImportExternalSemaphore rvli_13_cudaImportExternalSemaphore
 
-/* Edges of graphs with data, which have names with _v2 in CUDA 12. */
+/* Edges of graphs with data. In CUDA 12, these names end in _v2. */
 #define cudaGraphAddDependencies rvli_13_cudaGraphAddDependencies
 #define cudaGraphAddNode rvli_13_cudaGraphAddNode
 #define cudaGraphGetEdges rvli_13_cudaGraphGetEdges
@@ -33,11 +33,11 @@
 #define cudaStreamGetCaptureInfo rvli_13_cudaStreamGetCaptureInfo
 #define cudaStreamUpdateCaptureDependencies rvli_13_cudaStreamUpdateCaptureDependencies
 
-/* Places instead of devices, likewise. */
+/* Locations instead of devices, likewise. */
 #define cudaMemAdvise rvli_13_cudaMemAdvise
 #define cudaMemPrefetchAsync rvli_13_cudaMemPrefetchAsync
 
-/* An argument less. */
+/* One argument fewer. */
 #define cudaMemcpyBatchAsync rvli_13_cudaMemcpyBatchAsync
 #define cudaMemcpy3DBatchAsync rvli_13_cudaMemcpy3DBatchAsync
 

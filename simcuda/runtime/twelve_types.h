@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structs of CUDA 12 that are others in CUDA 13, by their layout: from its driver_types.h (12.8),
- * which tests/simcuda/twelve_layout.c compares where it is found.
+ * The layout of CUDA 12's structs that differ in CUDA 13, from its driver_types.h (12.8). If
+ * that is available, tests/simcuda/twelve_layout.c compares the two.
  */
 #ifndef RVL_SIMCUDA_RUNTIME_TWELVE_TYPES_H
 #define RVL_SIMCUDA_RUNTIME_TWELVE_TYPES_H
@@ -22,7 +22,7 @@ typedef struct rvli_properties_12 {
     size_t textureAlignment, texturePitchAlignment;
     int deviceOverlap, multiProcessorCount, kernelExecTimeoutEnabled, integrated, canMapHostMemory;
     int computeMode;
-    int textures[40]; /* limits of textures and surfaces, which are 0 here */
+    int textures[40]; /* limits of textures and surfaces, all 0 here */
     size_t surfaceAlignment;
     int concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID, tccDriver;
     int asyncEngineCount, unifiedAddressing, memoryClockRate, memoryBusWidth, l2CacheSize;
