@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# rvl_simcuda_library(TARGET FILE EXPORTS SOURCE...): one library under the file name that programs ask for.
-# EXPORTS: patterns of the functions that it exports, such as "cuda* __cuda*". After VERSION: the node that they have.
-# They are not unloaded when a program closes them: what a process says at its end (driver/client.c) would be gone.
+# rvl_simcuda_library(TARGET FILE EXPORTS SOURCE...): a library under the file name that programs look for.
+# EXPORTS: patterns of the functions that it exports, such as "cuda* __cuda*". VERSION NODE: their version node.
+# It is never unloaded, since a process reports its end from it (driver/client.c).
 function(rvl_simcuda_library target file exports)
   cmake_parse_arguments(library "" VERSION "" ${ARGN})
   string(REPLACE " " "; " exports "${exports};")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# Names of a public header as a list for the preprocessor, one RVLI_ENTRY(name) a line, so that no part
-# of the header is copied here.
+# Writes the names in a public header as a list for the preprocessor, with one line RVLI_ENTRY(name) for each, so that no part of the
+# header is copied here.
 #   cmake -D HEADER=cuda.h -D PATTERN='cu[A-Z][A-Za-z0-9_]*' -D MACRO=RVLI_ENTRY -D OUTPUT=... -P header_names.cmake
-# KIND functions: what is declared, and what the header renames it to. KIND values: NAME = number.
-# KIND versions: of types PFN_NAME_vVERSION, as MACRO(NAME, VERSION).
+# KIND functions: declared functions, and the names to which the header renames them. KIND values: NAME = number. KIND versions: types
+# PFN_NAME_vVERSION, as MACRO(NAME, VERSION).
 file(READ ${HEADER} text)
-string(REGEX REPLACE "[][;\\]" " " text "${text}") # which lists of CMake take for their own
+string(REGEX REPLACE "[][;\\]" " " text "${text}") # these characters have a meaning in lists of CMake
 set(names "")
-# names_of(REGEX): every PATTERN in what matches.
+# names_of(REGEX): adds each PATTERN in the matches.
 macro(names_of regex)
   string(REGEX MATCHALL "${regex}" found "${text}")
   foreach(each IN LISTS found)
@@ -17,7 +17,7 @@ macro(names_of regex)
 endmacro()
 if(KIND STREQUAL "versions")
   string(REGEX MATCHALL "PFN_${PATTERN}_v[0-9]+(_pt[dsz]+)?" names "${text}")
-  list(FILTER names EXCLUDE REGEX "_pt[dsz]+$") # for the thread's own stream: no form of its own
+  list(FILTER names EXCLUDE REGEX "_pt[dsz]+$") # variants for the thread's own stream, which are not separate forms
 elseif(KIND STREQUAL "values")
   names_of("${PATTERN}[ \t]*=[ \t]*[0-9]+")
 else()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Names of a library's functions as a list for the preprocessor, one RVLI_ENTRY(name) a line, from a file of patterns:
-# a pattern a line, with what a part of the name may be in braces. Comments begin with #.
+# Expands a file of patterns to a library's function names, as a list for the preprocessor with one line RVLI_ENTRY(name) for each. Each
+# line is a pattern, with alternatives for a part of the name in braces. Comments begin with #.
 #   cmake -D NAMES=names.txt -D OUTPUT=... -P names.cmake
 cmake_minimum_required(VERSION 3.22) # lists keep empty elements
 file(STRINGS ${NAMES} patterns REGEX "^[a-z]")

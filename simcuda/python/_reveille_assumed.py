@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Assumed values: what a kernel would have chosen by numbers that are not known.
+"""Assumed values: replacements for what a kernel would have chosen from unknown numbers.
 
-A program that samples from unknown probabilities goes on by a token, and zero is a poor one: it is often the padding
-token, which ends a program's sequence before it begins. So what chooses gets plausible answers here, which depend on how
-many were asked for before and on nothing else: every run gets the same.
+A program that samples from unknown probabilities continues with some token. Zero is a poor choice: it is often the padding token, which
+ends a program's sequence before it begins. So operators that choose get plausible results here. They depend only on the number of
+earlier requests, so every run gets the same ones.
 
-A token lies in the second quarter of its vocabulary. Tokenizers have their special tokens at the beginning or at the end, so
-that no sequence ends by itself: each has the length that the program allows, the worst case for memory. A choice among
-few, such as a router's of its experts, falls evenly on all. Numbers that are not known are finite, and no NaN.
+A token is in the second quarter of its vocabulary. Tokenizers have their special tokens at the beginning or at the end, so no sequence
+ends by itself. Each has the length that the program allows, the worst case for memory. A choice among few, such as a router's choice of
+experts, is spread evenly. Unknown numbers count as finite, and never as NaN.
 """
 
 import math
 
 import torch
 
-FEW = 1024  # a vocabulary has more entries
+FEW = 1024  # a vocabulary has more entries than this
 
 _generator = torch.Generator(device="cpu").manual_seed(0)
 
 
 def _chosen(rows, count, among):
-    """For each row `count` different numbers below `among`."""
+    """For each row, `count` different numbers below `among`."""
     low, high = (among // 4, among // 2) if among >= max(FEW, 4 * count) else (0, among)
     first = torch.randint(low, high, (rows, 1), generator=_generator, device="cpu")
     return (first - low + torch.arange(count, device="cpu")) % (high - low) + low
@@ -33,7 +33,7 @@ def _along(tensor, dim, count, keep=True):
     rows = math.prod(shape[:dim]) * math.prod(shape[dim + 1 :]) if shape else 1
     if not shape:
         return torch.zeros((), dtype=torch.int64, device="cpu")
-    shape.append(shape.pop(dim))  # the dimension of choices comes last
+    shape.append(shape.pop(dim))  # move the dimension of choices to the end
     made = _chosen(rows, count, among).view(*shape[:-1], count).movedim(-1, dim)
     return made if keep else made.squeeze(dim)
 
@@ -80,7 +80,7 @@ def _is_infinite(value):
 
 
 def _equal(args, kwargs):
-    """x == x, and x == inf, as isfinite() and isinf() ask."""
+    """x == x, and x == inf, as isfinite() and isinf() test."""
     if args[0] is args[1]:
         return (torch.ones(args[0].size(), dtype=torch.bool, device="cpu"),)
     if _is_infinite(args[1]):
@@ -97,7 +97,7 @@ def _no(args, kwargs):
     return (torch.zeros(args[0].size(), dtype=torch.bool, device="cpu"),)
 
 
-# What they answer, a content for each result, or None where the answer is not known.
+# The rules return a content for each result, or None where the result is unknown.
 RULES = {
     "aten::argmax": _argmax,
     "aten::argmin": _argmax,

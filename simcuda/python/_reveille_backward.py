@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Small tensors in the backward pass, where few operators need to pass by.
+"""Small tensors in the backward pass, where few operators need to be intercepted.
 
-PyTorch's engine takes the modes of its caller to its own threads, so an operator of the backward pass
-passes by _reveille_tensors.py as every other. But it costs more there than all else of its node of the
-graph, and in a training step gradients come from weights and activations: they are not known. So a
-hook before a node looks at what comes in. If nothing of it is known, it takes the mode from the thread, and
-the engine puts it back behind the node.
+PyTorch's engine takes the modes of its caller to its own threads. So _reveille_tensors.py intercepts operators of the backward pass,
+too. But there, this costs more than the rest of a node of the graph. In a training step, gradients come from weights and activations, so
+they are unknown. So a hook before each node looks at its inputs. If all of them are unknown, the hook removes the mode from the thread,
+and the engine restores it after the node.
 
-These keep it in any case: Python's own functions, which may do anything; leaves, since their hooks belong to
-others; and nodes that go by what they saved. Hooks of a tensor run before those of its node. Hooks that unpack
-what was saved run inside a node, and get it there.
+Some nodes always keep the mode: Python's own functions, which may do anything; leaves, since other code may add hooks to them; and nodes
+that depend on data that they saved. Hooks of a tensor run before those of its node. Hooks that unpack saved data run inside a node, and
+get the mode there.
 """
 
 import collections
@@ -18,7 +17,7 @@ import math
 import torch
 from torch.autograd import graph
 
-# In the names of nodes that go by masks, indices, lengths or zeros that they saved, or have several results.
+# Parts of the names of nodes that depend on saved masks, indices, lengths or zeros, or have several results.
 _KEPT = (
     *("Ctc", "Embedding", "Index", "Mask", "Nested", "Pack", "Prod", "prod", "Segment", "Sparse"),
     *("Split", "Unbind"),
@@ -31,22 +30,22 @@ _push = torch._C._push_on_torch_dispatch_stack
 
 
 class Backward:
-    """knows(address) answers for the first byte of a gradient; above the limit, in bytes, none is known."""
+    """knows(address) tells whether the first byte of a gradient is known. Above the limit, in bytes, no gradient is known."""
 
     def __init__(self, mode, knows, limit):
         self.mode, self.limit = mode, limit
-        self.kept = {}  # by type of a node
+        self.kept = {}  # by type of node
         self.before = self.make_before(knows, limit)
 
     def is_alone(self):
-        """Whether no other mode is there: those of others see the whole pass."""
+        """Whether no other mode is active. Otherwise all modes stay for the whole pass."""
         return _length() == 1 and _at(0) is self.mode
 
     # ---- Around a node ----
 
     @staticmethod
     def make_before(knows, limit):
-        """It is called for most nodes, so what it needs is at hand, and the usual case comes first."""
+        """Called for most nodes, so all that it needs is local, and the usual case comes first."""
         plain, strided, length, pop = torch.Tensor, torch.strided, _length, _pop
 
         def before(gradient):
@@ -62,7 +61,7 @@ class Backward:
 
     @staticmethod
     def after(*_):
-        """PyTorch adds gradients in their place, without memory for the sum, only where no mode is."""
+        """Removes the mode. PyTorch adds gradients in place, without memory for the sum, only if there is no mode."""
         if _length():
             _pop(None)
 
@@ -81,7 +80,7 @@ class Backward:
     # ---- The whole graph ----
 
     def hook(self, roots, carrier):
-        """Most hooks are in the carrier's dictionary. Answers the handles of others."""
+        """Adds the hooks, most of them through the carrier's dictionary. Returns the handles of the others."""
         keep, nodes, fed, together = set(), set(), {}, []
         left = [each.node if isinstance(each, graph.GradientEdge) else each.grad_fn for each in roots]
         while left:
@@ -102,7 +101,7 @@ class Backward:
         large = {edge: self.is_large(edge) for edge, *_ in together}
         for edge, *adding in together:
             if not large[edge]:
-                keep.update(adding)  # a part of the sum may be known
+                keep.update(adding)  # part of the sum may be known
         for node in nodes - keep:
             node._register_hook_dict(carrier)
         adding = {node for edge, *both in together if large[edge] for node in both}
@@ -114,7 +113,7 @@ class Backward:
         return math.prod(kind.shape) * kind.dtype.itemsize > self.limit
 
     def keeps(self, node):
-        """Whether operators of the node pass by, whatever comes in."""
+        """Whether operators of the node are intercepted regardless of its inputs."""
         kind = type(node)
         kept = self.kept.get(kind)
         if kept is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How a process ends, for a verdict that names the first one that failed.
 
-The driver's library says the status of who leaves by exit(). What comes earlier is told here, before the program stops its other
-processes because of it: an error that nobody catches, sys.exit() with another status than 0, and os._exit(), with which forked children of
+The driver's library reports the status of a process that leaves by exit(). Earlier signs are reported here, before the program stops its
+other processes because of them: an uncaught error, sys.exit() with a status other than 0, and os._exit(), by which forked children of
 multiprocessing leave.
 """
 
@@ -20,11 +20,11 @@ _end.restype, _end.argtypes = None, (ctypes.c_int, ctypes.c_char_p)
 WORDS = 200  # characters of an error
 NAMED = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
-_leaving = None  # by the last sys.exit(): the status, and the error that was being handled, as Hydra's
+_leaving = None  # set by the last sys.exit(): the status, and the error that was being handled, as in Hydra
 
 
 def _words(error):
-    """The last line that names an error, with those that are indented below: a remote worker's error begins with its traceback."""
+    """The last line that names an error, and the indented lines below it. A remote worker's error begins with its traceback."""
     lines = "".join(traceback.format_exception_only(type(error), error)).rstrip().splitlines()
     first = max((i for i, line in enumerate(lines) if NAMED.match(line)), default=0)
     below = itertools.takewhile(lambda line: line[:1].isspace(), lines[first + 1 :])
@@ -32,13 +32,13 @@ def _words(error):
 
 
 def _tell():
-    """The interpreter ends. Functions of atexit come later, and some of them end other processes."""
+    """Called when the interpreter ends. Functions of atexit run later, and some of them end other processes."""
     if _leaving is not None and _leaving[0] != 0:
         _end(*_leaving)
 
 
 def watch(_module):
-    """PyTorch was imported."""
+    """Called when PyTorch was imported."""
     show, leave, leave_at_once = sys.excepthook, sys.exit, os._exit
 
     def tell_and_show(kind, error, trace):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What vLLM and SGLang find out about their KV cache when they start, for `reveille run` (simcuda/driver/engine.h)."""
+"""Reports what vLLM and SGLang find out about their KV cache when they start, for `reveille run` (simcuda/driver/engine.h)."""
 
 import ctypes
 import os
@@ -14,12 +14,12 @@ def _tell(name, blocks, block_tokens, tokens, size_bytes):
 
 
 def _bytes_of(configs):
-    """Of the GPU that has most: with stages of a pipeline not all have the same layers."""
+    """The bytes on the GPU with the most: stages of a pipeline may have different layers."""
     return max(sum(tensor.size for tensor in each.kv_cache_tensors) for each in configs)
 
 
 def watch_vllm(core):
-    """vllm.v1.engine.core was imported: one process of each engine, beside its workers, has an EngineCore."""
+    """Called when vllm.v1.engine.core was imported. One process of each engine, besides its workers, has an EngineCore."""
     made = core.get_kv_cache_configs
     sized = core.EngineCore._initialize_kv_caches
     workers = []
@@ -33,7 +33,7 @@ def watch_vllm(core):
         cache = vllm_config.cache_config
         blocks, groups = cache.num_gpu_blocks, workers[0].kv_cache_groups
         if groups:  # a model without attention has none
-            # vLLM 0.24 counts tokens itself; before, it shared the blocks out among groups of layers.
+            # vLLM 0.24 counts tokens itself. Earlier versions divide the blocks among groups of layers.
             counted = getattr(cache, "kv_cache_size_tokens", None)
             tokens = counted if counted is not None else blocks // len(groups) * cache.block_size
             _tell(b"vLLM", blocks, cache.block_size, tokens, _bytes_of(workers))
@@ -44,7 +44,7 @@ def watch_vllm(core):
 
 
 def watch_sglang(scheduler):
-    """sglang.srt.managers.scheduler was imported: each rank has a Scheduler, and all have the same tokens."""
+    """Called when sglang.srt.managers.scheduler was imported. Each rank has a Scheduler, and all have the same tokens."""
     begin = scheduler.Scheduler.__init__
 
     def begin_and_tell(self, *args, **kwargs):

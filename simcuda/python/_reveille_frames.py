@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Which line of a stack is the program's.
+"""Finds the program's line in a stack.
 
-A stack ends in PyTorch, and has the interpreter's library and ours in it. The program's line is the
-innermost one that lies in none of these, and in no installed package if there is one outside.
+A stack ends in PyTorch, and contains the interpreter's library and our files. The program's line is the innermost one outside these, and
+outside installed packages if there is such a line.
 """
 
 import os
@@ -20,7 +20,7 @@ def _is_installed(path):
 
 
 def _is_inner(path):
-    """PyTorch, Python's own library, ours, and what has no file."""
+    """Whether a file belongs to PyTorch, Python's library or us, or is no file."""
     if path.startswith(("<", _OURS)):
         return True
     if _is_installed(path):
@@ -29,13 +29,13 @@ def _is_inner(path):
 
 
 def _shown(path):
-    """Below the working directory by its path from there, else by its name."""
+    """The path relative to the working directory if it is below, else the file's name."""
     here = os.getcwd() + os.sep
     return path[len(here) :] if path.startswith(here) else os.path.basename(path)
 
 
 def line_of(frame):
-    """ "train.py:23" of the innermost frame that is the program's; "" if none is."""
+    """The line of the program's innermost frame, as in "train.py:23". Returns "" if there is none."""
     package = ""
     while frame is not None:
         path = os.path.realpath(frame.f_code.co_filename)
@@ -51,7 +51,7 @@ def line_of(frame):
 
 
 def current_line():
-    """Of this thread, or, where it runs no line of the program (a backward pass), of the main one."""
+    """The program's line in this thread. If this thread runs none (a backward pass), the main thread's."""
     found = line_of(sys._getframe(1))
     if found:
         return found

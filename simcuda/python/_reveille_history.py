@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What memory on simulated GPUs is for: PyTorch's own history of its allocator, kept for `reveille run`.
+"""What memory on simulated GPUs is used for: PyTorch's own history of its allocator, kept for `reveille run`.
 
-PyTorch writes down each allocation with its stack, in a ring. From time to time the ring goes to a file, as a snapshot
-(docs/snapshot.md). `reveille run` reads the files when the run is over, and finds the state at each peak there. A file
-says all of the time that its ring covers, so one is needed only where a peak would be lost.
+PyTorch records each allocation with its stack, in a ring. From time to time the ring is written to a file, as a snapshot
+(docs/snapshot.md). `reveille run` reads the files at the end of the run, and finds the state at each peak there. A file covers all of
+the time in its ring, so one is only needed where a peak would be lost.
 
-Beside the stacks a file needs to know which tensors are weights, gradients and the optimizer's state. These are looked
-at where a pass of backward or a step of an optimizer ends. The history is cut into phases there, by the metadata that
-PyTorch puts on each entry, so that what was seen has its place among the entries. predict/snapshot/observed.h has the
-form.
+Besides the stacks, a file needs to know which tensors are weights, gradients and the optimizer's state. These are collected where a
+backward pass or an optimizer step ends. The history is divided into phases there, by the metadata that PyTorch puts on each entry, so
+that each observation has its place among the entries. predict/snapshot/observed.h has the format.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ import _thread
 
 FOLDER = os.environ.get("REVEILLE_HISTORY", "")
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
-_name = ctypes.PyDLL(_DRIVER).rvli_simulated_name  # what traces call this process
+_name = ctypes.PyDLL(_DRIVER).rvli_simulated_name  # the name of this process in traces
 _name.restype, _name.argtypes = ctypes.c_char_p, ()
 _MARKED = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)
-_on_mark = ctypes.PyDLL(_DRIVER).rvli_simulated_on_mark  # takes the time of each mark of a stage
+_on_mark = ctypes.PyDLL(_DRIVER).rvli_simulated_on_mark  # receives the time of each mark of a stage
 _on_mark.restype, _on_mark.argtypes = None, (ctypes.c_void_p,)
-ENTRIES = 1 << 16  # of the ring: some 60 MB with stacks of 30 frames
-FILES_MOST = 32  # a process; the last one is written again then
+ENTRIES = 1 << 16  # of the ring: about 60 MB with stacks of 30 frames
+FILES_MOST = 32  # per process; after that, the last one is overwritten
 CHECK_S = 0.1
-STEP_S = 0.05  # steps of an optimizer that are nearer are not looked behind
-QUIET_S = 0.5  # without a new peak for so long, the last one is written, if there is time for it
-SHARE = 0.05  # of a process's time that looking and writing may take
-MUCH = 1.5  # times the peak of the last file: then there is time for another, however long they take
+STEP_S = 0.05  # optimizer steps that are nearer to the last are not checked
+QUIET_S = 0.5  # after so long without a new peak, the last one is written, if there is time
+SHARE = 0.05  # of a process's time, for looking and writing
+MUCH = 1.5  # times the peak of the last file: another is then written, however long that takes
 MUCH_BYTES = 1 << 28
-ENTRY_S = 3e-5  # what an entry more adds to a file; the most of a small one is for looking around
+ENTRY_S = 3e-5  # for each additional entry in a file; most of a small file's time is for looking around
 NOTES_MOST = 1 << 16
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -57,7 +56,7 @@ def _is_own(name):
 
 
 def _place():
-    """The line of the program that calls, as it stands in a note."""
+    """The calling line of the program, in the form of a note."""
     frame, other = sys._getframe(1), None
     while frame is not None:
         name = frame.f_code.co_filename
@@ -76,7 +75,7 @@ def _place():
 
 
 def _memory(tensor, found, depth=0):
-    """The addresses of what a tensor holds on devices; one that stands for others has theirs."""
+    """Collects the addresses of a tensor's device memory. A tensor that stands for others has theirs."""
     inner = getattr(tensor, "_local_tensor", None)
     if inner is not None:
         _memory(inner, found, depth + 1)
@@ -94,10 +93,10 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn
 
 
 class _NoInductor:
-    """Stands for torch._inductor where it is not there yet.
+    """Stands for torch._inductor while it is not imported.
 
-    PyTorch looks up lines of compiled code when it writes its history, and asks for that module. That would import it, in
-    seconds, and in a thread of ours: a program that imports it at the same moment would get half a module.
+    PyTorch looks up lines of compiled code when it writes its history, and accesses that module. That would import it, for seconds, in a
+    thread of ours. A program that imports it at the same moment would get half a module.
     """
 
     def __init__(self):
@@ -118,7 +117,7 @@ class _NoInductor:
 
 
 class _NoCollection:
-    """Hundreds of thousands of objects that stay: the collector would go through all of them, again and again."""
+    """Turns the garbage collector off: it would go through hundreds of thousands of new objects again and again, and free none."""
 
     def __enter__(self):
         self.was_on = gc.isenabled()
@@ -130,7 +129,7 @@ class _NoCollection:
 
 
 class _Budget:
-    """Says whether there is time for something, by what it has taken so far."""
+    """Tells whether there is time for something, from the time that it has taken so far."""
 
     def __init__(self, share, first):
         self.share, self.first, self.spent, self.begin = share, first, 0.0, time.perf_counter()
@@ -156,17 +155,17 @@ class History:
         self.phases: Any = collections.deque(maxlen=NOTES_MOST)  # number, kind, place
         self.seen: Any = collections.deque(maxlen=4096)  # number, tag, addresses
         self.marks: Any = collections.deque(maxlen=NOTES_MOST)  # number, time
-        self.graphs: set = set()  # pools that CUDA graphs were captured into
-        self.between = False  # no pass of backward and no step of an optimizer goes on
+        self.graphs: set = set()  # pools into which CUDA graphs were captured
+        self.between = False  # outside backward passes and optimizer steps
         self.marked = _MARKED(self.mark)
         self.number, self.depth = 0, 0
         self.looking, self.writing = _Budget(0.02, 6), _Budget(SHARE, 2)
-        self.files, self.counted, self.last = 0, 0, (0.0, 0)  # of the last file: its seconds and entries
+        self.files, self.counted, self.last = 0, 0, (0.0, 0)  # last: seconds and entries of the last file
         self.peaks, self.risen, self.risen_s, self.stepped_s = (0, 0), None, 0.0, 0.0
-        self.kept = 0  # the peak that the last file has
+        self.kept = 0  # the peak in the last file
         self.busy = threading.Lock()
-        # An allocator of the program's, such as vLLM's, may wait for Python's lock while PyTorch holds its own, for which a
-        # look of another thread would wait with Python's. Then the program's thread looks, between two operations.
+        # An allocator of the program, such as vLLM's, may wait for Python's lock while PyTorch holds its own lock. If another thread
+        # looked then, it would wait for PyTorch's lock while it holds Python's. So the program's thread looks, between two operations.
         self.checking, self.plugged = threading.Lock(), False
         self.stopped = False
 
@@ -179,7 +178,7 @@ class History:
         torch._C._cuda_setMemoryMetadata(f"rvl:{self.number}")
 
     def mark(self, wall_us):
-        """A stage begins or ends. Times of PyTorch's history agree with ours to some microseconds only."""
+        """Notes that a stage begins or ends. Times of PyTorch's history and of marks only agree to a few microseconds."""
         if self.between and not self.stopped:
             self.phase("between")
             self.marks.append((self.number, wall_us))
@@ -192,7 +191,7 @@ class History:
             yield tag, tuple(found)
 
     def look(self):
-        """What tensors are for now, at the begin of a phase."""
+        """Collects what tensors are used for, at the beginning of a phase."""
         if not self.stopped and self.looking.allows():
             self.seen += [(self.number, *each) for each in self.look_around()]
 
@@ -213,7 +212,7 @@ class History:
     # ---- Files ----
 
     def notes(self, seen_last):
-        """seen_last: at the end of the file, behind all phases that it has."""
+        """seen_last: collected at the end of the file, after all its phases."""
         made = [f"phase {number} {kind} {place}" for number, kind, place in self.phases]
         made += [f"seen {number} {tag} " + ",".join(f"{each:x}" for each in found) for number, tag, found in (*self.seen, *seen_last)]
         made += [f"mark {number} {us:x}" for number, us in self.marks]
@@ -222,7 +221,7 @@ class History:
         return [{"name": "reveille:" + each, "stage": "START", "device": 0, "time_us": 0} for each in made]
 
     def classes(self):
-        """Classes of modules that are not PyTorch's, with the lines of their code."""
+        """Classes of modules outside PyTorch, with the lines of their code."""
         for each in list(self.kinds):
             if each.__module__.startswith("torch."):
                 continue
@@ -236,7 +235,7 @@ class History:
         return os.path.join(FOLDER, f"{quote(_name().decode(), safe='')}.{ending}")
 
     def write(self):
-        """The ring as a file."""
+        """Writes the ring to a file."""
         if not self.busy.acquire(blocking=False):
             return
         try:
@@ -244,7 +243,7 @@ class History:
                 return
             with self.writing, _NoCollection():
                 since, entries, kept = time.perf_counter(), min(self.counted, ENTRIES), self.peaks[0]
-                # A phase of this thread would stand between those of the program's.
+                # No phase of this thread: it would stand between those of the program.
                 seen = [(self.number + 1, *each) for each in self.look_around()]
                 with _NoInductor():
                     snapshot = torch.cuda.memory._snapshot()
@@ -270,7 +269,7 @@ class History:
     # ---- When ----
 
     def count(self):
-        """How many entries there were, and the highest peaks. Both are of PyTorch's own counters."""
+        """The number of entries so far, and the highest peaks, from PyTorch's own counters."""
         counted, reserved, allocated = 0, 0, 0
         for device in range(torch.cuda.device_count()):
             stats = torch._C._cuda_memoryStats(device)
@@ -281,7 +280,7 @@ class History:
         return counted, (reserved, allocated)
 
     def cost(self):
-        """Seconds that a file takes now."""
+        """The seconds that a file takes now."""
         seconds, entries = self.last
         return seconds + ENTRY_S * max(min(self.counted, ENTRIES) - entries, 0)
 
@@ -323,11 +322,11 @@ class History:
         self.write()
         if not self.stopped:
             with open(self.path("end"), "wb"):
-                pass  # the last file goes to the end: nothing is behind it
+                pass  # marks that the last file goes to the end
         self.stopped = True
         _on_mark(None)
 
-    # ---- What goes on ----
+    # ---- Events ----
 
     def backward(self, run):
         def run_as_phase(*args, **kwargs):
@@ -355,7 +354,7 @@ class History:
             self.look()
             if time.perf_counter() - self.stepped_s > STEP_S:
                 self.stepped_s = time.perf_counter()
-                self.check(at_once=True)  # the program may be killed at any time, as Ray does with actors
+                self.check(at_once=True)  # the program may be killed at any time, as actors of Ray are
 
     def on_out_of_memory(self, *_):
         self.counted = self.count()[0]
@@ -374,11 +373,11 @@ def _tensors_of(value, depth=0):
             yield from _tensors_of(each, depth + 1)
 
 
-# ---- Getting in ----
+# ---- Installation ----
 
 
 def begin(_module):
-    """PyTorch was imported. The history begins when it first uses CUDA."""
+    """Called when PyTorch was imported. The history begins with the first use of CUDA."""
     if torch.version.cuda is None or not FOLDER:
         return
     history = History()
@@ -406,7 +405,7 @@ def _follow_modules(history):
     module.register_module_module_registration_hook(follow)
     restore = module.Module.__setstate__
 
-    def restore_and_follow(owner, state):  # a copy registers nothing
+    def restore_and_follow(owner, state):  # a copy does not register
         restore(owner, state)
         follow(owner)
 
@@ -426,7 +425,7 @@ def _follow_allocators(history):
 
 
 def _follow_captures(history):
-    """A pool that is given to a capture has graphs. One that a capture makes shows it by its number."""
+    """A pool that is given to a capture belongs to graphs. A pool that a capture makes is recognized by its number."""
     begin_capture = torch.cuda.CUDAGraph.capture_begin
 
     def capture_begin(graph, pool=None, *args, **kwargs):
@@ -438,7 +437,7 @@ def _follow_captures(history):
 
 
 def _finish_before_exit(history):
-    """os._exit() runs nothing else, and ends many a program with threads that would not end."""
+    """os._exit() runs no other functions. Programs with threads that would not end often use it."""
     leave, process = os._exit, os.getpid()
 
     def finish_and_exit(status):
@@ -470,7 +469,7 @@ def _start(history):
     _on_mark(ctypes.cast(history.marked, ctypes.c_void_p))
     import multiprocessing.util
 
-    # It runs at the end of workers of multiprocessing, too, where atexit does not.
+    # It also runs at the end of multiprocessing's workers, where atexit does not.
     multiprocessing.util.Finalize(None, history.finish, exitpriority=1000)
     _finish_before_exit(history)
     _thread.start_new_thread(history.watch, ())

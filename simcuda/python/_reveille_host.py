@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Large tensors in host memory: counted from the import of PyTorch on (simcuda/driver/host_tensors.c), and not copied.
 
-Above the size of `--keep-host` tensors lie in the same pages, and their content is lost anyway. So a copy from one to
-another, as of weights that become float32, is left out. Eight ranks that load 32 billion parameters each make 32 billion
-of them otherwise.
+Tensors above the size of `--keep-host` share the same pages, and their content is lost anyway. So a copy between two of them, such as
+weights that are converted to float32, is skipped. Otherwise, eight ranks that load 32 billion parameters would each convert 32 billion
+numbers.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def count(torch):
 
 
 def rule_of(name):
-    """What is done in the place of an operator between tensors of the host; None: the operator itself."""
+    """The replacement for an operator between host tensors. None: the operator itself."""
     return _RULES.get(name) if KEPT is not None else None
 
 
@@ -37,7 +37,7 @@ def _shared():
 
 
 def _is_plain(tensor):
-    """Of the host, and with memory of its own. Others may have no size in bytes."""
+    """Whether it is a host tensor with memory of its own. Others may have no size in bytes."""
     return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not tensor.is_quantized
 
 
@@ -48,7 +48,7 @@ def _copied(func, target, *others, **kwargs):
 
 
 def _made(func, source, **kwargs):
-    """A new tensor as it would be, with nothing in it."""
+    """A new tensor as the operator would make it, with nothing in it."""
     import torch
 
     device, layout = kwargs.get("device"), kwargs.get("layout")

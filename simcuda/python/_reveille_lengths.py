@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""How many tokens each sequence has: `reveille run --response-lengths`.
+"""The number of tokens in each sequence: `reveille run --response-lengths`.
 
-Kernels choose tokens, so every token is assumed (_reveille_assumed.py), and none of them ends a sequence. With a rule each
-sequence gets a length when it begins. Its last token then becomes the end token. Where the program has none, or ignores it,
-the sequence ends there by its own limit. A scheduler knows no sooner than on a card that a sequence ends.
+Kernels choose tokens, so every token is assumed (_reveille_assumed.py), and none of them ends a sequence. With a rule, each sequence
+gets a length when it begins. Its last token then becomes the end token. If the program has none, or ignores it, the sequence ends there
+by its own limit. A scheduler learns that a sequence ends no sooner than on a card.
 
-A draw depends on the seed, the tokens of the prompt, and how often this process has had that prompt. So ranks that work
-on the same sequence agree, and the order in which requests come changes nothing. A file's lines are taken in turn instead.
+A draw depends on the seed, on the tokens of the prompt, and on how often this process has had that prompt. So ranks that work on the
+same sequence agree, and the order of requests does not matter. With a file, its lines are taken in turn instead.
 """
 
 import collections
@@ -18,11 +18,11 @@ import os
 import random
 
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
-_WARM_UP = 8  # tokens that SGLang's servers ask for in requests of their own: warm-up, and whether they are well
+_WARM_UP = 8  # tokens in requests that SGLang's servers send themselves, for warm-up and health checks
 
 
 class _Rule:
-    """The rule of the run. `most`: the longest that it names, or the mean of one without bounds."""
+    """The rule of the run. `most`: the greatest length that it names, or the mean of a rule without bounds."""
 
     def __init__(self, text, seed):
         self.text, self.seed = text, seed
@@ -63,8 +63,8 @@ _tell.restype, _tell.argtypes = None, (ctypes.c_uint64,)
 
 
 def _length(prompt, least, limit, room):
-    """Of a new sequence. limit: the request's; room: what the model has left behind the prompt."""
-    if limit < room and _rule.most > limit:  # else it ends at the model's own end, as on a card
+    """The length of a new sequence. limit: the request's; room: what the model allows after the prompt."""
+    if limit < room and _rule.most > limit:  # else it ends at the model's own limit, as on a card
         raise ValueError(
             f"reveille: --response-lengths {_rule.text}: sequences of up to {_rule.most} tokens, and a request allows {limit}: "
             "raise its limit, or take a rule within it"
@@ -75,7 +75,7 @@ def _length(prompt, least, limit, room):
 
 
 def watch_vllm(module):
-    """vllm.v1.core.sched.scheduler was imported: its requests are those of all ranks of the engine."""
+    """Called when vllm.v1.core.sched.scheduler was imported. Its requests are those of all ranks of the engine."""
     scheduler = module.Scheduler
 
     def end_of(request):
@@ -102,7 +102,7 @@ def watch_vllm(module):
         return add(self, request, *args, **kwargs)
 
     def place_of(request, new_token_ids):
-        """Which of a request's new tokens is its last, from 1; 0: none is."""
+        """Which of a request's new tokens is its last, counted from 1. 0: none is."""
         length = getattr(request, "_reveille_length", None)
         place = length - request.num_output_tokens if length is not None else 0
         return place if 0 < place <= len(new_token_ids) else 0
@@ -118,7 +118,8 @@ def watch_vllm(module):
         return update(self, request, new_token_ids)
 
     def update_from_output(self, scheduler_output, output):
-        """Programs look up a token's logarithm by the token, as verl does: the sampled one is first in its row."""
+        """Replaces the end token among the log probabilities, too. Programs such as verl look up a token's log probability by the token:
+        the sampled token is the first in its row."""
         if output.logprobs is not None and output.sampled_token_ids:
             tokens, begins = output.logprobs.logprob_token_ids.copy(), output.logprobs.cu_num_generated_tokens
             for name, index in output.req_id_to_index.items():
@@ -136,7 +137,7 @@ def watch_vllm(module):
 
 
 def watch_sglang(module):
-    """sglang.srt.managers.schedule_batch was imported: each rank has all requests, in the same order."""
+    """Called when sglang.srt.managers.schedule_batch was imported. Each rank has all requests, in the same order."""
     name = next(each for each in ("update_finish_state", "check_finished") if hasattr(module.Req, each))
     update = getattr(module.Req, name)
 
@@ -163,7 +164,7 @@ def watch_sglang(module):
 
 
 class _Lengths:
-    """A criterion of generate() that ends each row of a batch at its length."""
+    """A stopping criterion of generate() that ends each row of a batch at its length."""
 
     def __init__(self, config):
         ends = getattr(config, "_eos_token_tensor", None)
@@ -188,7 +189,7 @@ class _Lengths:
 
 
 def watch_transformers(utils):
-    """transformers.generation.utils was imported. Beams are no sequences yet, and keep their limit."""
+    """Called when transformers.generation.utils was imported. Beams are not sequences yet, and keep their limit."""
     made = utils.GenerationMixin._get_stopping_criteria
 
     def get_stopping_criteria(self, generation_config, *args, **kwargs):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Libraries of CUDA that programs look up by themselves, behind PyTorch, find the simulated ones as on a card.
+"""Makes CUDA libraries that programs look up themselves, bypassing PyTorch, resolve to the simulated ones, as on a card.
 
-Two differences to a machine with PyTorch's wheels are levelled here. Its parts of cuDNN all have the functions of
-libcudnn.so.9, and who asks for one among all that is loaded (TransformerEngine) must get the simulated one. And there
-are two simulated runtimes, of CUDA 12 and 13, where a machine has one; cuDNN's frontend would take the older.
+This removes two differences from a machine with PyTorch's wheels. First, the parts of the real cuDNN all have the functions of
+libcudnn.so.9, and a program that looks for one among all loaded libraries (TransformerEngine) must get the simulated one. Second, there
+are two simulated runtimes, of CUDA 12 and 13, where a real machine has one, and cuDNN's frontend would choose the older one.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import os
 
 
 def settle(torch):
-    """PyTorch has been imported, and with it its CUDA."""
+    """Called when PyTorch, and with it its CUDA, was imported."""
     cuda = torch.version.cuda
     if cuda is None:
         return

@@ -1,50 +1,51 @@
 # SPDX-License-Identifier: MIT
-"""Operators that the CPU does not do as the device does: what is asked of it instead."""
+"""Operators that the CPU does not compute as the device does, and what replaces them there."""
 
 import sys
 
 import torch
 
-# They write tensors of which their schema does not say so, by position, where the flag at another is set.
+# Operators that write tensors without a mark in their schema: the positions of these tensors, and the position of the flag that enables
+# it.
 HIDDEN_WRITES = {
     "aten::native_batch_norm": ((3, 4), 5),
     "aten::cudnn_batch_norm": ((3, 4), 5),
     "aten::miopen_batch_norm": ((3, 4), 5),
 }
 
-# Their numbers must be finite, and then they read whether they failed.
+# They check that their numbers are finite, and then read whether they failed.
 CHECKS_BEFORE = ("aten::linalg_eig", "aten::_linalg_eigvals", "aten::linalg_eigvals")
 
-# What they read from the device is the answer to a check of theirs: lengths add up, deviations are not
-# negative, numbers are finite. On a card a program goes on behind it, or has ended.
+# What these operators read from the device is the result of a check: lengths add up, deviations are not negative, numbers are finite. On
+# a card, a program either continues after the check, or has ended.
 CHECKS = ("aten::segment_reduce", "aten::normal", *CHECKS_BEFORE)
 
-# Of these libraries some functions are not simulated, and say so (docs/run.md).
+# Some functions of these libraries are not simulated, and report that (docs/run.md).
 _LIBRARIES = {"cusolver": "cuSOLVER", "cufft": "cuFFT", "cusparse": "cuSPARSE", "magma": "MAGMA"}
 _told = set()
 
 
 def _log_sigmoid_backward(gradient, x, _):
-    return gradient * torch.sigmoid(-x)  # the CPU's own needs a buffer that the device does not make
+    return gradient * torch.sigmoid(-x)  # the CPU's operator needs a buffer that the device's does not make
 
 
 _OTHERS = {"aten::log_sigmoid_backward": _log_sigmoid_backward}
 
 
 def on_cpu(func):
-    """What computes on the CPU what the operator computes on the device."""
+    """The CPU's function for what the operator computes on the device."""
     return _OTHERS.get(func._schema.name, func)
 
 
 def in_parts(func):
-    """The operator by simpler ones, where the CPU does not have it. None: PyTorch knows no such way."""
+    """The operator as a composition of simpler ones, where the CPU lacks it. None: PyTorch knows none."""
     from torch._decomp import decomposition_table
 
     return decomposition_table.get(func)
 
 
 def count_of_errors(name):
-    """What linear algebra reads from the device says that a matrix could not be factored: none."""
+    """What linear algebra reads from the device is whether a matrix could not be factored. It is 0."""
     return (lambda _: 0) if name.startswith(("aten::linalg_", "aten::_linalg_")) else None
 
 
@@ -57,12 +58,12 @@ def hidden_writes(name, args):
 
 
 def fails_its_check(error, func):
-    """Its own check answers 1, and so does its second read, for an error."""
+    """Whether an operator failed its check: the check reads 1, and so does the second read, where 1 means an error."""
     return func._schema.name in CHECKS and isinstance(error, torch.linalg.LinAlgError)
 
 
 def missing_library(error, func):
-    """The library of which an operator needs a function that is not there, or None."""
+    """The library with the missing function that an operator needs, or None."""
     text = str(error).lower()
     if "not_supported" not in text and "magma" not in text:
         return None

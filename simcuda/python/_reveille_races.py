@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A race in PyTorch, which ends in the same way in every simulated run, and what depends on a cache.
+"""A race in PyTorch, which ends in the same way in every simulated run, and behaviour that depends on a cache.
 
-DistributedDataParallel reduces its first backward pass by one bucket of the size of all gradients, and then makes new
-ones. The group of NCCL holds the first until a thread of its own, which looks every 100 ms, has seen that the reduction
-is done, and then until the next collective. So on a card the bucket goes before the second forward pass, or not before
-the second backward pass, which takes more: as the clock has it. Here it is always the latter: that thread sees nothing
-until the second backward pass begins, and looks then (simcuda/driver/polled.h).
+DistributedDataParallel reduces its first backward pass through one bucket of the size of all gradients, and then makes new ones. The
+NCCL group holds the first bucket until one of its threads, which polls every 100 ms, has seen that the reduction is complete, and then
+until the next collective. So on a card, timing decides whether the bucket is freed before the second forward pass, or only before the
+second backward pass, which takes more memory. Here it is always the latter: that thread sees nothing until the second backward pass
+begins, and polls then (simcuda/driver/polled.h).
 
-torch.compile(mode="reduce-overhead") is no race. A run that compiles and one that finds its code in PyTorch's cache lay
-out the graphs' pool in two ways, each always the same. The first takes more, and it is said where it was not this one.
+torch.compile(mode="reduce-overhead") is not a race. A run that compiles and a run that finds its code in PyTorch's cache lay out the
+graphs' pool in different ways, but each always in the same way. The first takes more. A note says so if this run was not of the first
+kind.
 """
 
 import atexit
@@ -19,9 +20,9 @@ import sys
 import torch
 
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
-_driver = ctypes.CDLL(_DRIVER)  # it waits without Python's lock
+_driver = ctypes.CDLL(_DRIVER)  # waits without Python's lock
 _driver.rvli_polled_note.argtypes = (ctypes.c_char_p,)
-PASSES = 2  # of each model: the one behind the first bucket, and one behind the first of the new ones
+PASSES = 2  # of each model: the pass after the first bucket, and the one after the first of the new buckets
 OTHER_WAY = (
     b"DistributedDataParallel may free the bucket of its first backward pass before the second forward pass, "
     b"and then takes less: it is a race, and here it always waits for the second backward pass"
@@ -34,7 +35,7 @@ COMPILED = (
 
 
 class _Passes:
-    """How many passes of backward are still looked at."""
+    """How many backward passes are still followed."""
 
     left = 0
     followed = told = False
@@ -52,7 +53,7 @@ def _hold(model):
 
 
 def _show():
-    """What was reduced by passes before this one is now seen to be done."""
+    """Shows the watchdog that the reductions of earlier passes are complete."""
     if _driver.rvli_polled_show() == 0:
         return
     if not _Passes.told:
@@ -75,7 +76,7 @@ def _follow_passes():
 
 
 def watch(distributed):
-    """torch.nn.parallel.distributed was imported."""
+    """Called when torch.nn.parallel.distributed was imported."""
     model = distributed.DistributedDataParallel
     begin = model.__init__
 
@@ -93,5 +94,5 @@ def _tell_of_cache():
 
 
 def watch_graphs(_module):
-    """torch._inductor.cudagraph_trees was imported: compiled code runs as CUDA graphs."""
+    """Called when torch._inductor.cudagraph_trees was imported: compiled code runs as CUDA graphs."""
     atexit.register(_tell_of_cache)

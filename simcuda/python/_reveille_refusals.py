@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's out-of-memory errors, as PyTorch itself counts them.
 
-Its allocator gives back what it caches and asks again, so a refusal of the driver may be no error of
-the program. And it refuses by itself beyond torch.cuda.set_per_process_memory_fraction(), where the
-driver is not asked. Its observer is called once for each error that the program sees.
+When the driver refuses, PyTorch's allocator releases its cache and tries again, so a refusal may not be an error of the program. The
+allocator also refuses by itself beyond torch.cuda.set_per_process_memory_fraction(), without asking the driver. Its observer is called
+once for each error that the program sees.
 """
 
 import ctypes
@@ -31,10 +31,10 @@ def _attach():
     try:
         torch._C._cuda_attach_out_of_memory_observer(_tell)
     except (RuntimeError, AttributeError):
-        pass  # cudaMallocAsync has no such observer: the driver's own refusals are what there is
+        pass  # cudaMallocAsync has no such observer, so only the driver's refusals are known
 
 
 def watch(_module):
-    """PyTorch was imported. Its allocators are there when CUDA is initialized."""
+    """Called when PyTorch was imported. Its allocators exist once CUDA is initialized."""
     if torch.version.cuda is not None:
         torch.cuda._lazy_call(_attach)

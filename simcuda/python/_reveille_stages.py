@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Ranges of torch.profiler.record_function, and phases that frameworks of RL time, as stages, as NVTX's are (simcuda/driver/stages.c)."""
+"""Makes stages of torch.profiler.record_function's ranges, and of phases that RL frameworks time, as for NVTX ranges
+(simcuda/driver/stages.c)."""
 
 import contextlib
 import ctypes
@@ -9,7 +10,7 @@ import os
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _PREFIX = os.environ.get("REVEILLE_STAGES", "")
 _NAME_BYTES = 255  # docs/trace-format.md
-# OpenRLHF times calls of these, and keeps the times by these names.
+# OpenRLHF times calls of these methods, and keeps the times under these names.
 _OPENRLHF = {
     "BasePPOTrainer": {"ppo_train": "ppo_train", "broadcast_to_vllm": "broadcast"},
     "RemoteExperienceMaker": {"make_experience_batch": "make_experience"},
@@ -18,22 +19,22 @@ _OPENRLHF = {
 
 
 def watch(profiler):
-    """torch.autograd.profiler was imported: torch.profiler has the same class."""
+    """Called when torch.autograd.profiler was imported: torch.profiler has the same class."""
     _follow(profiler.record_function)
 
 
 def watch_trl(profiling):
-    """trl.extras.profiling was imported: trainers name their phases by it (`GRPOTrainer.transformers.generate`)."""
+    """Called when trl.extras.profiling was imported: trainers name their phases with it (`GRPOTrainer.transformers.generate`)."""
     _follow(profiling.ProfilingContext)
 
 
 def watch_skyrl(utils):
-    """skyrl.train.utils.utils was imported: its trainers time their phases by Timer (`skyrl.generate`)."""
+    """Called when skyrl.train.utils.utils was imported: its trainers time their phases with Timer (`skyrl.generate`)."""
     _follow(utils.Timer, lambda timer: f"skyrl.{timer.message}")
 
 
 def watch_verl(profiling):
-    """A module of verl.utils.profiler was imported: its trainer times its phases by marked_timer (`verl.gen`)."""
+    """Called when a module of verl.utils.profiler was imported: its trainer times its phases with marked_timer (`verl.gen`)."""
     stage, timed = _stages(), profiling.marked_timer
 
     @contextlib.contextmanager
@@ -45,12 +46,12 @@ def watch_verl(profiling):
 
 
 def watch_slime(timing):
-    """slime.observability.timer was imported: phases begin and end by their names (`slime.actor_train`)."""
+    """Called when slime.observability.timer was imported: phases begin and end by name (`slime.actor_train`)."""
     begin, end = _marks()
     started, ended, running = timing.Timer.start, timing.Timer.end, {}
 
     def start(self, name):
-        started(self, name)  # refuses one that runs
+        started(self, name)  # raises if it is running
         running[name] = begin(f"slime.{name}")
 
     def stop(self, name):
@@ -63,7 +64,7 @@ def watch_slime(timing):
 
 
 def watch_openrlhf(module):
-    """A module of openrlhf.trainer was imported (`openrlhf.generation`), which has classes of the others, too."""
+    """Called when a module of openrlhf.trainer was imported (`openrlhf.generation`). Such a module also has classes of other modules."""
     for name, phases in _OPENRLHF.items():
         owner = getattr(module, name, None)
         for method, phase in phases.items() if getattr(owner, "__module__", None) == module.__name__ else ():
@@ -82,7 +83,7 @@ def _call_in_stage(owner, method, name):
 
 
 def _stages():
-    """What makes a stage of a name, for as long as its context is open."""
+    """Returns a function that makes a stage with a name, for as long as its context is open."""
     begin, end = _marks()
 
     @contextlib.contextmanager
@@ -97,7 +98,7 @@ def _stages():
 
 
 def _marks():
-    """What begins a range and answers its number, and what ends the range of a number. 0: it is no stage."""
+    """Returns two functions: one begins a range and returns its number, one ends the range with a number. 0: not a stage."""
     driver = ctypes.PyDLL(_DRIVER)
     enter, leave = driver.rvli_simulated_enter, driver.rvli_simulated_leave
     enter.restype, enter.argtypes = ctypes.c_uint64, (ctypes.c_char_p,)
@@ -115,7 +116,7 @@ def _marks():
 
 
 def _follow(ranges, name_of=lambda each: each.name):
-    """A class of context managers, asynchronous ones, too."""
+    """Follows a class of context managers, including asynchronous ones."""
     for begins, ends in ("__enter__", "__exit__"), ("__aenter__", "__aexit__"):
         if hasattr(ranges, begins):
             _follow_way(ranges, begins, ends, name_of)

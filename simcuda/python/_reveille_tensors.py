@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Small tensors on simulated GPUs, computed for real.
 
-Kernels do not run on a simulated GPU, so what a program reads back would be zero, and a program
-that decides by it would take another way than on a card. Here every operator of PyTorch passes
-by. It runs on the simulated device as it is, so that it allocates what it allocates on a card. If
-all that it reads is small and known, it runs on the CPU, too, and its results are written where the
-driver keeps what is known (simcuda/driver/contents.h). If not, what it writes becomes unknown.
+Kernels do not run on a simulated GPU, so what a program reads back would be zero, and a program that depends on it would behave
+differently than on a card. Here every operator of PyTorch is intercepted. It runs on the simulated device unchanged, so that it
+allocates what it allocates on a card. If all its inputs are small and known, it also runs on the CPU, and its results are written where
+the driver keeps known content (simcuda/driver/contents.h). Otherwise, its outputs become unknown.
 
-So one place knows what is in memory, and views and parts need no rule. What is kept goes with its
-storage: memory that PyTorch uses again begins as unknown, and who writes it then does not matter. So most of the
-backward pass need not pass by here: see _reveille_backward.py.
+So one place knows the content of memory, and views and parts need no rule. Content is dropped with its storage: memory that PyTorch
+reuses begins as unknown, and it does not matter who writes it then. So most of the backward pass need not be intercepted: see
+_reveille_backward.py.
 
-Most operators on small tensors only make a tensor of others, again and again. These have a short way, SmallTensors.twice():
-what is in a tensor stays at hand as a twin, and the driver says whether it is still right.
+Most operators on small tensors only make a tensor from others, again and again. These have a fast path, SmallTensors.twice(): a tensor's
+content is kept at hand as a twin, and the driver tells whether it is still valid.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PLAIN = torch.Tensor.__torch_dispatch__
 _modes_below = torch._C._len_torch_dispatch_stack
 _is_capturing = torch._C._cuda_isCurrentStreamCapturing
 
-# PyDLL: these are short, and never wait for somebody who waits for Python: see _settle().
+# PyDLL keeps Python's lock: these calls are short, and never wait for a thread that waits for Python: see _settle().
 _driver = ctypes.PyDLL(_DRIVER)
 
 
@@ -69,16 +68,16 @@ _knows = _function("knows", ctypes.c_bool, _ADDR)
 _reading = _function("reading", None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
 LIMIT = _function("limit", ctypes.c_size_t)()
 _promises = _function("promises", ctypes.c_int)
-# This one waits for other ranks, and their threads of this process may need Python for that.
+# This one waits for other ranks, which may be threads of this process that need Python's lock.
 _wait = ctypes.CDLL(_DRIVER).rvli_contents_settle
 _wait.restype, _wait.argtypes = None, (_ADDR, _BYTES)
 
 
 class Unknown(Exception):
-    """What an operator needs is not known, or too large."""
+    """An input of an operator is unknown, or too large."""
 
 
-# ---- What is in a tensor's memory ----
+# ---- Content of a tensor's memory ----
 
 
 def _geometry(tensor):
@@ -94,12 +93,12 @@ def _is_plain(tensor):
 
 
 def _size(tensor):
-    """In bytes. A tensor that stands for others, such as a sparse one, has no nbytes."""
+    """The size in bytes. A tensor that stands for others, such as a sparse one, has no nbytes."""
     return tensor.nbytes if tensor.layout is torch.strided else tensor.numel() * tensor.element_size()
 
 
 def _reach(tensor):
-    """Bytes from the first element to the last."""
+    """The bytes from the first element to the end of the last."""
     if tensor.is_contiguous():
         return tensor.nbytes
     steps = zip(tensor.size(), tensor.stride())
@@ -107,13 +106,13 @@ def _reach(tensor):
 
 
 def _settle(tensor):
-    """Waits for what other ranks bring to it, if they do."""
+    """Waits for content that other ranks bring to the tensor, if any."""
     if _promises() and tensor.nbytes <= LIMIT and _is_plain(tensor):
         _wait(tensor.data_ptr(), _reach(tensor))
 
 
 def _content(tensor):
-    """A copy on the CPU. Raises Unknown."""
+    """A copy of the content on the CPU. Raises Unknown."""
     if tensor.layout is torch.sparse_coo:
         return _sparse_content(tensor)
     if tensor.is_conj():
@@ -142,7 +141,7 @@ def _sparse_content(tensor):
 
 
 def _keep(tensor, content):
-    """What is in the tensor from now on: content, a tensor of the CPU; None: not known."""
+    """Sets the tensor's content: a CPU tensor, or None if it is unknown."""
     if content is not None and content.layout is tensor.layout is torch.sparse_coo:
         _keep(tensor._indices(), content._indices())
         _keep(tensor._values(), content._values())
@@ -158,7 +157,7 @@ def _keep(tensor, content):
     if not tensor.numel():
         return
     _watch(tensor.untyped_storage())
-    content = content.to(tensor.dtype).contiguous()  # the CPU has another kind, such as of a mean
+    content = content.to(tensor.dtype).contiguous()  # the CPU's result may have another dtype, such as for a mean
     if tensor.is_contiguous():
         _write(tensor.data_ptr(), content.data_ptr(), tensor.nbytes)
     else:
@@ -170,7 +169,7 @@ _sweep_at = [1 << 12]
 
 
 def _watch(storage):
-    """What is kept of a storage goes with it."""
+    """Makes the content of a storage end with it."""
     key = storage._cdata
     watched = _watched.get(key)
     if watched is not None and watched() is not None:
@@ -179,37 +178,37 @@ def _watch(storage):
         for each in [each for each, watched in _watched.items() if watched() is None]:
             del _watched[each]
         _sweep_at[0] = 2 * max(len(_watched), 1 << 11)
-    # No function of Python runs where a storage goes: many come and go.
+    # No Python function runs when a storage is freed, since there are so many.
     _watched[key] = weakref.ref(storage, functools.partial(_end, storage.data_ptr(), storage.nbytes()))
 
 
 def may_be_known(value):
-    """Whether it is a small tensor on a device, and none that stands for another and has no memory."""
+    """Whether it is a small device tensor. Not a tensor that stands for another and has no memory."""
     if not isinstance(value, _Tensor) or type(value).__torch_dispatch__ is not _PLAIN:
         return False
     return value.is_cuda and value.layout is torch.strided and 0 < value.nbytes <= LIMIT
 
 
 def lose(tensor):
-    """It was written, and nobody knows what."""
+    """The tensor was written with unknown content."""
     if tensor.layout is not torch.strided or tensor._is_zerotensor():
         return
     if tensor.nbytes:
         _forget(tensor.data_ptr(), _reach(tensor))
 
 
-# ---- Twins: what is in small tensors, at hand ----
+# ---- Twins: content of small tensors, at hand ----
 
 TWINS = 4096  # the driver's RVLI_CONTENTS_TWINS
 TWIN = min(4096, LIMIT)  # bytes, and RVLI_CONTENTS_TWIN_BYTES
 _numbers = memoryview((ctypes.c_uint64 * TWINS).from_address(_function("twins", _ADDR)())).cast("B").cast("Q")
-_twins: dict[int, tuple] = {}  # by address: number, content, and what the tensor must be
+_twins: dict[int, tuple] = {}  # by address: number, content, and what must be true of the tensor
 _SIMPLE = {int, float, bool, type(None), str, torch.dtype, torch.layout, torch.memory_format}
 _SEVERAL = {list, tuple}
 
 
 def _twin(tensor):
-    """The content, on the CPU: it is not to be changed. None: it is not known, or not that simple."""
+    """The content, on the CPU, which must not be changed. None: it is unknown, or not simple enough."""
     addr = tensor.data_ptr()
     twin = _twins.get(addr)
     if twin is not None:
@@ -241,7 +240,7 @@ def _add_twin(addr, number, content):
 
 
 def _twins_of(values):
-    """The arguments of an operator with twins for its tensors. None: not all of these have one."""
+    """The arguments of an operator, with twins in place of its tensors. None: some tensor has no twin."""
     found = []
     for each in values:
         kind = type(each)
@@ -263,7 +262,7 @@ def _twins_of(values):
 
 
 def _keep_twin(tensor, content):
-    """As _keep(), where both are new, and nobody changes the content."""
+    """As _keep(), for a new tensor and a new content that nobody changes."""
     size = tensor.nbytes
     if (
         content.dtype is not tensor.dtype
@@ -285,20 +284,20 @@ def _keep_twin(tensor, content):
 
 # ---- What an operator does ----
 
-# Their schema says that they write or make a tensor, and its content stays what it is.
+# Their schema says that they write or make a tensor, but its content does not change.
 _VIEWS = {
     "aten::_unsafe_view",
     "aten::record_stream",
     "aten::resize_",
     "aten::set_",
 }
-# They write all of their first tensors, and read nothing of them.
+# They overwrite all of their first tensors without reading them.
 _OVERWRITE = {
     *("aten::copy_", "aten::fill_", "aten::zero_", "aten::random_", "aten::uniform_"),
     *("aten::normal_", "aten::bernoulli_", "aten::exponential_", "aten::log_normal_"),
     *("aten::geometric_", "aten::cauchy_", "aten::_foreach_copy_", "aten::_foreach_zero_"),
 }
-# They read nothing of their first tensor but its shape.
+# They read only the shape of their first tensor.
 _LIKE = {
     *("aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::rand_like"),
     *("aten::randn_like", "aten::randint_like", "aten::new_zeros", "aten::new_ones"),
@@ -325,8 +324,7 @@ def _count_selected(args):
 
 
 _MASKS = (torch.bool, torch.uint8)
-# What their own kernels count and they read: the size of their result. It may be known where the
-# rest is not.
+# What the kernels of these count and then read: the size of the result. It may be known where the rest is not.
 _COUNTS = {
     "aten::index": _count_indexed,
     "aten::_unsafe_index": _count_indexed,
@@ -346,8 +344,8 @@ _COUNTS = {
 }
 
 
-# With an operand that is this everywhere, the result is too, whatever the other is: a loop that ends
-# at "too long, or the end was generated" ends.
+# If one operand has this value everywhere, so does the result, whatever the other operand is. So a loop that ends at "too long, or the
+# end was generated" ends.
 _DECIDES = {
     "aten::bitwise_or": -1,
     "aten::bitwise_or_": -1,
@@ -361,10 +359,10 @@ _DECIDES = {
 
 
 class Plan:
-    """What is true of every call of an operator."""
+    """Properties of an operator that hold for every call."""
 
     def __init__(self, func):
-        self.func = func  # it stays, and so does its id
+        self.func = func  # kept alive, so that its id is not reused
         schema, self.name = func._schema, func._schema.name
         written = [
             (i, each)
@@ -379,7 +377,7 @@ class Plan:
             self.unread.add(0)
         self.fresh = [each.alias_info is None for each in schema.returns]
         self.view = self.name in _VIEWS or (not written and not all(self.fresh))
-        # It has no kernel and calls other operators, as to() and reshape() do where they copy.
+        # It has no kernel and calls other operators, as to() and reshape() do when they copy.
         registered = torch._C._dispatch_has_kernel_for_dispatch_key
         self.calls = registered(func.name(), "CompositeImplicitAutograd") and not registered(func.name(), "CUDA")
         self.assume = assumed.rule_of(func)
@@ -393,11 +391,11 @@ class Plan:
         self.copies = self.name in _COPIES
         tensors = all("Tensor" in str(each.type) for each in schema.returns)
         told = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(func.tags)
-        # It reads from the device itself, and its result, or the size of that, is what it read.
+        # It reads from the device itself, and what it reads is its result, or the result's size.
         self.reads = bool(told) or not tensors or self.copies or self.count is not None
-        # The simulated NCCL says itself what its buffers hold.
+        # The simulated NCCL sets the content of its buffers itself.
         self.collective = "c10d" in self.name
-        # It makes one tensor of others, and nothing else: see twice().
+        # It makes one tensor from others, and does nothing else: see twice().
         takes = any("Tensor" in str(each.type) and not str(each.type).startswith("Opt") for each in schema.arguments)
         self.makes_one = (
             takes
@@ -405,17 +403,17 @@ class Plan:
             and self.name not in operators.HIDDEN_WRITES
             and [str(each.type) for each in schema.returns] == ["Tensor"]
         )
-        self.run = getattr(func, "_op", func)  # what calling it calls, without a frame between
+        self.run = getattr(func, "_op", func)  # what calling func would call, without a frame between
         self.run_on_cpu = getattr(self.on_cpu, "_op", self.on_cpu)
 
     def writes(self, args, kwargs):
-        """The tensors that are written in their place."""
+        """The tensors that are written in place."""
         for i, name in self.written:
             yield from _tensors((args[i] if i < len(args) else kwargs.get(name),))
         yield from operators.hidden_writes(self.name, args)
 
     def is_decided(self, args):
-        """Whether one operand decides, so that the others need not be known."""
+        """Whether one operand decides the result, so that the others need not be known."""
         for each in _tensors(args) if self.decides is not None else ():
             try:
                 if each.dtype == torch.bool:
@@ -429,7 +427,7 @@ class Plan:
         return False
 
     def made(self, out):
-        """What the operator returns that is new, tensors and numbers."""
+        """The new tensors and numbers among the operator's results."""
         if len(self.fresh) == 1:
             out = (out,)
         for each, fresh in zip(out or (), self.fresh):
@@ -445,7 +443,7 @@ def _tensors(values):
             yield from _tensors(each)
 
 
-# ---- Where the program is ----
+# ---- The program's line ----
 
 _places: dict[Any, bytes] = {}
 
@@ -461,7 +459,7 @@ def _place():
     if frame is None:
         return None
     key = (frame.f_code, frame.f_lineno)
-    if key not in _places:  # they stay: the driver has their address
+    if key not in _places:  # kept forever, since the driver has their address
         text = f"{name[-180:]}:{frame.f_lineno} in {frame.f_code.co_name}"
         _places[key] = text.encode(errors="replace")[:250]
     return _places[key]
@@ -471,7 +469,7 @@ def _place():
 
 
 class _Random:
-    """Numbers for small random tensors. The program's own generators stay as they are."""
+    """Numbers for small random tensors. The program's own generators are not changed."""
 
     lock = threading.Lock()
     state = torch.Generator().manual_seed(0).get_state()
@@ -488,7 +486,7 @@ class _Random:
 
 
 class _Shadow:
-    """A call on the CPU, with copies of what is on devices. Raises Unknown."""
+    """A call on the CPU, with copies of the content of device tensors. Raises Unknown."""
 
     def __init__(self, plan, func, args, kwargs):
         self.plan, self.func, self.copies = plan, func, {}
@@ -531,11 +529,11 @@ class _Shadow:
     def run(self):
         try:
             return self.run_as(self.plan.on_cpu)
-        except NotImplementedError:  # of this kind of numbers, maybe
+        except NotImplementedError:  # maybe only for this dtype
             parts = operators.in_parts(self.func)
             if parts is None:
                 raise Unknown from None
-        except Exception:  # whatever it is: the program has not asked for this
+        except Exception:  # any error: the program did not request this call
             raise Unknown from None
         try:
             return self.run_as(parts)
@@ -561,7 +559,7 @@ class _Shadow:
         return int(first) if isinstance(first, (bool, int)) else 0
 
     def settle(self, out, result, args, kwargs):
-        """Writes what was computed to where it belongs, and answers what the operator returns."""
+        """Writes the computed content to the device's tensors, and returns the operator's result."""
         for each in self.plan.writes(args, kwargs):
             self.put(each, self.copies.get(id(each)))
         for real, shadow in zip(self.plan.made(out), self.plan.made(result)):
@@ -581,7 +579,7 @@ class _Shadow:
 # ---- Every operator ----
 
 
-due: Any = None  # a call that waits for a moment at which this thread allocates nothing (_reveille_history)
+due: Any = None  # a call to make when this thread allocates nothing (_reveille_history)
 
 
 def _call_due():
@@ -592,34 +590,34 @@ def _call_due():
 
 
 class SmallTensors(TorchDispatchMode):
-    """On every thread's stack of modes."""
+    """A mode on every thread's stack."""
 
     def __init__(self):
         super().__init__()
         self.plans = {}
 
-    # Operators that take functions, such as flex_attention: they go on as they are.
+    # Operators that take functions, such as flex_attention, run unchanged.
     supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls):
         return True
 
-    # The wrapper that keeps the compiler out costs as much as all else here: see begin().
+    # The wrapper that keeps the compiler out would cost as much as everything else here: see begin().
     @classmethod
     def _should_skip_dynamo(cls):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if _modes_below():  # PyTorch's own, which stand for tensors without memory
+        if _modes_below():  # PyTorch's own modes, for tensors without memory
             return func(*args, **(kwargs or {}))
         if due is not None:
             _call_due()
         for each in types:
             if each.__torch_dispatch__ is not _PLAIN:
-                return NotImplemented  # a subclass: what it does inside passes by here again
+                return NotImplemented  # a subclass: its inner operators are intercepted again
         kwargs = kwargs or {}
-        plan = self.plans.get(id(func))  # PyTorch computes an operator's own hash in Python
+        plan = self.plans.get(id(func))  # by id, since PyTorch computes an operator's hash in Python
         if plan is None:
             if not hasattr(func, "_schema"):
                 return func(*args, **kwargs)  # it takes functions
@@ -649,7 +647,7 @@ class SmallTensors(TorchDispatchMode):
         return out
 
     def inside(self, func, args, kwargs):
-        """In inference mode it passes by here before it has called others: they pass by, too."""
+        """In inference mode, the operator is intercepted before it has called others. They are intercepted, too."""
         torch._C._push_on_torch_dispatch_stack(self)
         try:
             return func.decompose(*args, **kwargs)
@@ -658,7 +656,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def watch(tensors):
-        """The simulated NCCL keeps what its buffers hold, which goes with them, too."""
+        """The simulated NCCL sets the content of its buffers itself. This makes the content end with their storages, too."""
         for each in _tensors(tensors):
             if may_be_known(each):
                 _watch(each.untyped_storage())
@@ -669,7 +667,7 @@ class SmallTensors(TorchDispatchMode):
             for each in plan.writes(args, kwargs):
                 if each.is_cuda:
                     lose(each)
-        if plan.copies:  # of a part that is known, maybe
+        if plan.copies:  # the copied part may have been known
             for each in _tensors((out,)):
                 if each.is_cuda:
                     lose(each)
@@ -677,7 +675,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def assume(plan, out, args, kwargs):
-        """What was chosen by what is not known: see _reveille_assumed.py."""
+        """Replaces what was chosen from unknown numbers: see _reveille_assumed.py."""
         contents = plan.assume(args, kwargs) or ()
         made = [(each, content) for each, content in zip(_tensors((out,)), contents) if content is not None]
         for each, content in made:
@@ -688,7 +686,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def look(args, kwargs):
-        """Whether it is about a device, and whether all tensors are small. Ends at the first that says both."""
+        """Whether a device takes part, and whether all tensors are small. Stops once both are known."""
         cuda, small = False, True
         for each in args:
             if isinstance(each, _Tensor):
@@ -707,10 +705,10 @@ class SmallTensors(TorchDispatchMode):
         return cuda, small
 
     def compute(self, plan, func, args, kwargs):
-        """Here and there. Raises Unknown, if nothing was done there yet."""
+        """Runs on the CPU and on the device. Raises Unknown if nothing was done on the device yet."""
         shadow = _Shadow(plan, func, args, kwargs)
         if torch.cuda.is_initialized() and _is_capturing():
-            raise Unknown  # a replay writes it again, from what is known then
+            raise Unknown  # each replay writes it again, from what is known then
         if plan.reads:
             result = shadow.run()
             number = shadow.count(args, result)
@@ -726,7 +724,7 @@ class SmallTensors(TorchDispatchMode):
         return shadow.settle(out, result, args, kwargs)
 
     def twice(self, plan, func, args, twins):
-        """As compute(), where one tensor is made of others, and what is in these is at hand."""
+        """As compute(), for one tensor made from others with content at hand."""
         try:
             out = plan.run(*args)
         except RuntimeError as error:
@@ -752,7 +750,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def instead(error, plan, result):
-        """What only a function could that is not simulated comes from the CPU, and so does what fails a check of zeros."""
+        """Takes the result from the CPU if the device lacks a function that is not simulated, or if a check of zeros failed."""
         library = operators.missing_library(error, plan.func)
         if plan.written or (library is None and not operators.fails_its_check(error, plan.func)):
             raise error
@@ -773,7 +771,7 @@ class SmallTensors(TorchDispatchMode):
             _reading(KEPT, 0, None)
 
     def read(self, plan, func, args, kwargs):
-        """What is not known in whole: the driver counts what the program gets to see."""
+        """Reads content that is not known completely. The driver counts the unknown bytes that the program sees."""
         if plan.count is not None:
             try:
                 how = ONCE if plan.name in operators.CHECKS_BEFORE else GIVEN
@@ -787,11 +785,11 @@ class SmallTensors(TorchDispatchMode):
             _reading(KEPT, 0, None)
 
 
-# ---- Getting in ----
+# ---- Installation ----
 
 
 def begin(_module):
-    """PyTorch was imported: from now on every operator of every thread passes by."""
+    """Called when PyTorch was imported: from now on, every operator in every thread is intercepted."""
     if torch.version.cuda is None:
         return
     _keep_compiler_out()
@@ -804,7 +802,7 @@ def begin(_module):
         try:
             run(thread)
         finally:
-            pop(None)  # PyTorch would drop it behind the thread's end, and abort where the interpreter ends meanwhile
+            pop(None)  # otherwise PyTorch drops it after the thread's end, and aborts if the interpreter ends meanwhile
 
     threading.Thread._bootstrap_inner = run_with_mode
     _stay_while_printed(mode)
@@ -813,7 +811,8 @@ def begin(_module):
 
 
 def _stay_while_printed(mode):
-    """A tensor is printed with all modes off: how many of its numbers are shown would be read from memory that no kernel has written."""
+    """Keeps the mode while a tensor is printed, which PyTorch does with all modes off. Otherwise the number of shown elements would be read
+    from memory that no kernel has written."""
     module = torch._tensor_str
     show = module._str_intern
 
@@ -828,7 +827,7 @@ def _stay_while_printed(mode):
 
 
 def _keep_compiler_out():
-    """torch.compile would compile these functions where they run within a compiled one."""
+    """Keeps torch.compile from compiling these functions when they run within a compiled one."""
     skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
     classes = Plan, _Random, _Shadow, SmallTensors
     for owner in (globals(), *(vars(each) for each in classes)):
@@ -839,7 +838,7 @@ def _keep_compiler_out():
 
 
 def watch_compiled(module):
-    """Compiled code runs kernels of its own: what it changes in its place is not known any more."""
+    """Compiled code runs its own kernels, so what it changes in place becomes unknown."""
     run = module.CompiledFxGraph.__call__
 
     def run_and_lose(graph, inputs):
@@ -848,7 +847,7 @@ def watch_compiled(module):
             (each.data_ptr(), each.nbytes)
             for each in changed
             if isinstance(each, _Tensor) and each.is_cuda
-        ]  # addresses: a reference would keep memory
+        ]  # addresses, since references would keep memory
         out = run(graph, inputs)
         for addr, size in changed:
             _forget(addr, size)

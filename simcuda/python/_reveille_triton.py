@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Kernels of a program's own, in Triton: nobody computes what they write, so it is not known any more (_reveille_tensors.py).
+"""A program's own Triton kernels: nothing computes what they write, so it becomes unknown (_reveille_tensors.py).
 
-PyTorch finds what a kernel writes by its code, as it does where torch.compile meets one.
+PyTorch finds from a kernel's code what it writes, as for a kernel in torch.compile.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import _reveille_tensors as tensors
 
 
 def watch(jit):
-    """triton.runtime.jit was imported. torch.compile launches its own kernels in another way (watch_compiled)."""
+    """Called when triton.runtime.jit was imported. torch.compile launches its own kernels in another way (watch_compiled)."""
     run = jit.JITFunction.run
 
     @functools.wraps(run)
@@ -35,9 +35,9 @@ def _lose_written(kernel, args, kwargs):
 
 
 def _written(kernel, given):
-    """The names of its arguments that it writes: all, where PyTorch cannot say, of which it warns."""
+    """The names of arguments that the kernel writes. All, if PyTorch cannot tell, of which it warns."""
     constant = {each.name for each in kernel.params if each.is_constexpr}
-    # What its code depends on. Nothing is kept that the program gave, since that may be memory.
+    # What the code depends on. No value of the program is kept, since it may hold memory.
     kinds = tuple(str(getattr(each, "dtype", each if name in constant else type(each))) for name, each in given.items())
     known = kernel.__dict__.setdefault("_reveille_written", {})
     if kinds not in known:
@@ -51,7 +51,7 @@ def _analyse(kernel, given):
 
         with _quiet(analysis.log):
             return tuple(analysis.identify_mutated_tensors(kernel, dict(given), {}))
-    except Exception:  # another version of PyTorch's
+    except Exception:  # another version of PyTorch
         return tuple(given)
 
 

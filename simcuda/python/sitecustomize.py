@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
+"""Python runs this at its start, in every process under `reveille run`: its folder is in PYTHONPATH.
 
-It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
-small tensors are computed for real (_reveille_tensors.py, _reveille_triton.py), PyTorch's out-of-memory errors are counted
-(_reveille_refusals.py), an error that ends the program is told (_reveille_ends.py), a race of DDP ends in one way
-(_reveille_races.py), engines tell of their KV cache (_reveille_engines.py), sequences get their lengths
-(_reveille_lengths.py), and ranges of record_function become stages (_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
+It waits for PyTorch to be imported. Then libraries that programs look up are found (_reveille_libraries.py), small tensors are computed
+for real (_reveille_tensors.py, _reveille_triton.py), PyTorch's out-of-memory errors are counted (_reveille_refusals.py), an error that
+ends the program is reported (_reveille_ends.py), a race of DDP ends in one way (_reveille_races.py), engines report their KV cache
+(_reveille_engines.py), sequences get their lengths (_reveille_lengths.py), and ranges of record_function become stages
+(_reveille_stages.py). It also runs the sitecustomize that it hides, if there is one.
 """
 
 import importlib
@@ -58,7 +58,7 @@ HISTORY = {"torch": [("_reveille_history", "begin", "what memory is for is not f
 
 
 class _Watch:
-    """Calls functions of modules of ours, in their order, when another module has been imported."""
+    """Calls functions of our modules, in order, when another module has been imported."""
 
     def __init__(self, *parts):
         self.left = {}
@@ -71,7 +71,7 @@ class _Watch:
         asking = name, threading.get_ident()
         if name not in self.left or asking in self.asking:
             return None
-        self.asking.add(asking)  # the others are asked by asking all of us
+        self.asking.add(asking)  # the other finders are called through find_spec(), which calls this one again
         try:
             spec = importlib.util.find_spec(name)
         finally:
@@ -80,14 +80,14 @@ class _Watch:
             return spec
         run = spec.loader.exec_module
 
-        # Who asks for a module may only want to know whether it is there: it counts when it runs.
+        # A program may only check whether a module exists, so it counts once it runs.
         def run_and_act(module):
             acts = self.left.pop(name, [])
             run(module)
             for ours, act, lost in acts:
                 try:
                     getattr(importlib.import_module(ours), act)(module)
-                except Exception as error:  # a version of PyTorch that has not what this needs
+                except Exception as error:  # a version of PyTorch that lacks what this needs
                     print(f"reveille: {lost}: {error!r}", file=sys.stderr)
 
         spec.loader.exec_module = run_and_act
@@ -95,7 +95,7 @@ class _Watch:
 
 
 def _run_hidden():
-    """What Python would have run without us."""
+    """Runs the sitecustomize that Python would have run without us."""
     folders = [each for each in sys.path if os.path.abspath(each or ".") != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", folders)
     if spec is None or spec.loader is None:

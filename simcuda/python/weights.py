@@ -29,11 +29,11 @@ _TYPES = {
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the text says why."""
+    """The request cannot be fulfilled. The text has the reason."""
 
 
 def write_hole(tensors, path, metadata=None):
-    """A file of safetensors in which all tensors are zeros, and a hole."""
+    """Writes a safetensors file in which all tensors are zeros, as a hole."""
     header, end = {}, 0
     if metadata:
         header["__metadata__"] = metadata
@@ -107,7 +107,7 @@ def save(config_path, folder, dtype_name, shard):
 
 
 def total(folder):
-    """Files, bytes and bytes on disk of what lies there."""
+    """The number of files, their bytes, and their bytes on disk."""
     found = [os.stat(os.path.join(folder, each)) for each in os.listdir(folder) if each.endswith(".safetensors")]
     return len(found), sum(each.st_size for each in found), sum(each.st_blocks * 512 for each in found)
 
