@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* simcuda/blas has cuBLASLt's types without its header: here the two are compared. */
+/* Compares simcuda/blas's types of cuBLASLt with NVIDIA's header. */
 #include <cublasLt.h>
 #include <stddef.h>
 

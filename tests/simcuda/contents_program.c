@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that writes to device memory and reads it back, in words of its own, done in order:
+ * A program that writes to device memory and reads it back. It executes its words in order:
  *
- *     alloc BYTES           device memory           vmm BYTES    by the driver's own functions
- *     put AT TEXT           a copy from the host    big AT COUNT the same, of so many 'B'
+ *     alloc BYTES           device memory           vmm BYTES    with the driver's functions
+ *     put AT TEXT           a copy from the host    big AT COUNT the same, with COUNT 'B'
  *     fill AT LETTER COUNT                          get AT COUNT prints it, 0 as a dot
  *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
- *     free                  and as much again       remap        the same memory at its address
- *     async BYTES           of the device's pool    again        freed there, and as much again
- *     out KIND COUNT        into host memory of so many 'P', from 1 byte on; what is there then.
- *                           KIND: pinned, private, shared, file (a private mapping of one)
- *     stop                  the parent, which goes on a moment later
- *     backup                all is copied to the host, and then overwritten
- *     restore               it is copied back   scribble AT TEXT   the host changes the backup
- *     peek AT               four bytes are copied to their place in the backup
- *     given NUMBER          reads answer it     assume COUNT   so many bytes were made up
+ *     free                  and allocates as much   remap        the same memory at its address
+ *     async BYTES           from the device's pool  again        frees it, and allocates as much
+ *     out KIND COUNT        to host memory filled with 'P', from byte 1 on; prints the result.
+ *                           KIND: pinned, private, shared, file (a private mapping of a file)
+ *     stop                  stops the parent, which continues a moment later
+ *     backup                copies everything to the host, and then overwrites it
+ *     restore               copies it back      scribble AT TEXT   the host changes the backup
+ *     peek AT               copies four bytes to their place in the backup
+ *     given NUMBER          reads return it     assume COUNT       so many bytes were made up
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -35,7 +35,7 @@ static CUmemGenericAllocationHandle handle;
 static const CUmemAccessDesc access_all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-/* CUDA's results are 0 where all is well. */
+/* CUDA's results are 0 on success. */
 static void must(bool failed, const char *word)
 {
     if (failed) {
@@ -77,7 +77,7 @@ static void get(size_t at, size_t count, const char *word)
     free(text);
 }
 
-/* A mapping; of a file without a name, unless it is private memory. */
+/* Maps memory: private, or of an unnamed file. */
 static char *map_host(const char *kind, size_t bytes, const char *word)
 {
     bool shared = strcmp(kind, "shared") == 0, of_file = shared || strcmp(kind, "file") == 0;
@@ -89,7 +89,8 @@ static char *map_host(const char *kind, size_t bytes, const char *word)
     return mapped;
 }
 
-/* Prints what is not 0, the bytes around the copy, and how much real memory is left, in pages. */
+/* Prints the nonzero bytes, the bytes around the copy, and how many pages of real memory are
+ * left. */
 static void copy_out(const char *kind, size_t count, const char *word)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (count + 2 + page - 1) / page, left = 0;
@@ -132,7 +133,7 @@ static void back_up(const char *word)
     put_big(0, size_bytes, word);
 }
 
-/* A tensor of bytes with sizes 2, 3 and strides 8, 2; its transpose, and rows that were not all
+/* A tensor of bytes with sizes 2, 3 and strides 8, 2; its transpose; and rows that were partly
  * written, read back. */
 static void write_apart(size_t at)
 {

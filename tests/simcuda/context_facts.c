@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a context gives back when it ends, and what its handles answer then, one fact a line. The
- * same program runs on a card and on a simulated one, and prints the same. NVML, which needs no
- * context, says what is in use. Words name what is asked for: release reset destroy handles
- * runtime.
+ * What a context returns when it ends, and the results of its handles afterwards, one fact per
+ * line. The same program runs on a card and on a simulated one, and prints the same. NVML, which
+ * needs no context, reports the bytes in use. Words select the parts: release reset destroy
+ * handles runtime.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -51,19 +51,19 @@ static void open_nvml(void)
         exit(1);
 }
 
-/* Bytes in use on the device, once what has ended has come through. */
+/* Bytes in use on the device, after earlier frees have taken effect. */
 static long long used(void)
 {
     const struct timespec time = {.tv_nsec = 100000000};
     unsigned long long memory[3] = {0};     /* total, free, used */
-    if (getenv("REVEILLE_MACHINE") == NULL) /* a simulated one is at once */
+    if (getenv("REVEILLE_MACHINE") == NULL) /* a simulated card is up to date at once */
         nanosleep(&time, NULL);
     if (nvml_ask(nvml_device, memory) != 0)
         exit(1);
     return (long long)memory[2];
 }
 
-/* ---- What a context can hold ---- */
+/* ---- Contents of a context ---- */
 
 static CUdeviceptr made;
 static CUmemGenericAllocationHandle handle;
@@ -181,7 +181,7 @@ static CUcontext enter(void)
     return context;
 }
 
-/* What is left of each kind when a context has ended in this way. */
+/* What is left of each kind after a context has ended in this way. */
 static void ends(const char *way, CUresult (*begin)(void), CUresult (*end)(void))
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -223,7 +223,7 @@ static CUresult end_own(void)
     return cuCtxDestroy(own);
 }
 
-/* ---- What handles of a context that has ended answer ---- */
+/* ---- Results of handles of a context that has ended ---- */
 
 static void ask_about(const char *when, CUdeviceptr addr)
 {

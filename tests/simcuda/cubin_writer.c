@@ -29,7 +29,7 @@ typedef struct writer {
     size_t symbol_count;
 } writer;
 
-/* The shapes that tests ask for have room. */
+/* All shapes that tests use must fit. */
 static void need(bool room)
 {
     if (!room)
@@ -52,7 +52,7 @@ static void put(writer *to, const void *bytes, size_t length)
     to->length += length;
 }
 
-/* bytes NULL: a section that only has a size. */
+/* bytes NULL: a section with a size and no content. */
 static size_t add_section(writer *to, const char *prefix, const char *name, unsigned type,
                           const void *bytes, size_t length)
 {
@@ -82,7 +82,7 @@ static size_t add_symbol(writer *to, const char *name, unsigned kind, size_t sec
     return to->symbol_count++;
 }
 
-/* A record of .nv.info: its numbers behind its kind. */
+/* A record of .nv.info: its kind, followed by its numbers. */
 static size_t record(unsigned char *to, unsigned kind, const uint32_t *numbers, size_t count)
 {
     const unsigned char head[4] = {4, (unsigned char)kind, (unsigned char)(4 * count), 0};
@@ -95,7 +95,7 @@ static size_t add_kernel(writer *to, const cubin_kernel *of, unsigned code_bytes
                          unsigned argument_bytes)
 {
     static const unsigned char code[32];
-    unsigned char info[64] = {3, 0x1b, 0xff, 0}; /* short records first, as ptxas has them */
+    unsigned char info[64] = {3, 0x1b, 0xff, 0}; /* short records first, as in ptxas's files */
     const unsigned char arguments[4] = {3, 0x19, argument_bytes & 0xff, argument_bytes >> 8 & 0xff};
     memcpy(info + 4, arguments, sizeof arguments);
     size_t length = argument_bytes > 0 ? 8 : 4;
@@ -139,7 +139,7 @@ static void add_variables(writer *to)
     add_symbol(to, "table", STT_OBJECT, at, 0, sizeof constants);
 }
 
-/* The names come last, and before them the symbols: so all are known. */
+/* The names come last, after the symbols, when all are known. */
 static void add_tables(writer *to)
 {
     size_t at = add_section(to, ".symtab", "", SHT_SYMTAB, to->symbols,

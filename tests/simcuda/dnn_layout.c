@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* simcuda/dnn has cuDNN's constants without its headers: here the two are compared. */
+/* Compares simcuda/dnn's constants of cuDNN with NVIDIA's headers. */
 #include <cudnn.h>
 
 #include "simcuda/dnn/constants.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What CUDA answers where memory, captures and pools are concerned, one fact a line. The same
- * program runs on a card and on a simulated one, and prints the same (facts.h200.txt has what the
- * card said). Words name what is asked for: rules graphs graph_pools objects implicit
- * full cost pools orders managed arrays streams modules; or a path, of a file of device code.
+ * CUDA's results for memory, captures and pools, one fact per line. The same program runs on a
+ * card and on a simulated one, and prints the same (facts.h200.txt has the card's output). Words
+ * select the parts: rules graphs graph_pools objects implicit full cost pools orders managed
+ * arrays streams modules; or a word is the path of a file of device code.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -162,7 +162,7 @@ static cudaError_t call_create_graph(void)
     return error == cudaSuccess ? cudaGraphDestroy(graph) : error;
 }
 
-/* vmm calls are no allocations of the runtime. */
+/* vmm calls are not allocations of the runtime. */
 static cudaError_t call_mem_create(void)
 {
     CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -272,7 +272,7 @@ static cudaGraph_t end_quietly(cudaStream_t stream)
     return graph;
 }
 
-/* What a call answers during a capture, what the capture is then, and what its end answers. */
+/* The result of a call during a capture, the capture's status then, and the result of its end. */
 static void rule(enum cudaStreamCaptureMode mode, size_t index)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -385,7 +385,7 @@ static void rules(void)
     begin_streams();
     launch_all();
     void *first;
-    (void)name_of(cudaMallocAsync(&first, 4096, other)); /* the pool is there */
+    (void)name_of(cudaMallocAsync(&first, 4096, other)); /* makes the pool exist */
     NEED(cudaDeviceSynchronize());
     for (int mode = 0; mode < 3; mode++)
         for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
@@ -516,14 +516,14 @@ static void graphs(void)
     NEED(cudaStreamSynchronize(captured));
     say("graphs host calls after the update: %d", host_calls);
 
-    /* A graph launched while another is captured is a node of it. */
+    /* A graph launched during another capture becomes a node of it. */
     cudaGraph_t outer;
     NEED(cudaStreamBeginCapture(captured, 0));
     say("graphs launch in capture: %s", name_of(cudaGraphLaunch(exec, captured)));
     say("graphs launch in capture, end: %s", name_of(cudaStreamEndCapture(captured, &outer)));
     say("graphs launch on null: %s", name_of(cudaGraphLaunch(exec, NULL)));
 
-    /* Nothing captured. */
+    /* An empty capture. */
     NEED(cudaStreamBeginCapture(captured, 0));
     NEED(cudaStreamEndCapture(captured, &outer));
     say_nodes("empty", outer);
@@ -539,7 +539,7 @@ static void graphs(void)
     say("graphs exec destroy nothing: %s", name_of(cudaGraphExecDestroy(NULL)));
 }
 
-/* Memory of the pool inside a graph. */
+/* Memory of a pool inside a graph. */
 static void graph_pools(void)
 {
     cudaGraph_t outer;
@@ -624,7 +624,7 @@ static void objects(void)
     say("objects no count: %s",
         name_of(cudaUserObjectCreate(&object, &one, count_destroyed, 0, 1)));
 
-    /* One that a capture's graph keeps, as frameworks do. */
+    /* A user object that a capture's graph keeps, as frameworks use it. */
     destroyed = 0;
     enum cudaStreamCaptureStatus status;
     unsigned long long id;
@@ -646,7 +646,7 @@ static void objects(void)
     say("objects executed and destroyed: %d", destroyed_now());
 }
 
-/* ---- What a graph takes ---- */
+/* ---- Memory of a graph ---- */
 
 static cudaGraph_t capture_kernels(CUfunction kernel, int count)
 {
@@ -692,7 +692,7 @@ static void cost(void)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         cost_of("many", many, counts[i]);
 
-    /* Many graphs at once, as an engine has one for each batch size. */
+    /* Many graphs at once, as in an engine with one for each batch size. */
     cudaGraphExec_t execs[64];
     long long was = used();
     for (int i = 0; i < 64; i++) {
@@ -824,7 +824,7 @@ static void layout(void)
     say_pool("trimmed to 0");
 }
 
-/* Sizes one after another without a sync between, and what the pool grows by. */
+/* Sizes one after another without synchronization, and the growth of the pool. */
 static void growth(void)
 {
     static const size_t sizes[] = {1, 20, 32, 33, 64, 100, 500, 1000};
@@ -943,7 +943,7 @@ static void kinds(void)
     pool = usual;
 }
 
-/* Whether memory that a pool keeps is there for others. Sizes are in parts of the device. */
+/* Whether others can use memory that a pool keeps. Sizes are fractions of the device. */
 static void pressure(void)
 {
     void *a, *b = NULL;
@@ -997,7 +997,7 @@ static void pools(void)
     pressure();
 }
 
-/* ---- Who may have what another stream has freed ---- */
+/* ---- Which streams can reuse memory that another stream has freed ---- */
 
 static void orders(void)
 {
@@ -1038,7 +1038,7 @@ static void orders(void)
     NEED(cudaMemPoolDestroy(pool));
     say("orders destroyed: %lld", used() - pool_base);
 
-    /* What a graph allocates and leaves in use. */
+    /* Memory that a graph allocates and does not free. */
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     uint64_t now = 0;
@@ -1198,7 +1198,7 @@ static void streams(void)
     say("streams launched: %lld", used() - was);
 }
 
-/* ---- Captures of a stream that waits for the legacy one ---- */
+/* ---- Captures of a stream that synchronizes with the legacy stream ---- */
 
 static void implicit(void)
 {
@@ -1219,7 +1219,7 @@ static void implicit(void)
     say("implicit wait, end: %s", name_of(cudaStreamEndCapture(captured, &graph)));
     graph = end_quietly(captured);
 
-    /* Into a graph that is there, and with dependencies that the program says. */
+    /* Into an existing graph, and with dependencies that the program gives. */
     cudaGraphNode_t first;
     NEED(cudaGraphCreate(&graph, 0));
     NEED(cudaGraphAddEmptyNode(&first, graph, NULL, 0));
@@ -1235,7 +1235,7 @@ static void implicit(void)
     say_nodes("to graph", graph);
     NEED(cudaGraphDestroy(graph));
 
-    /* An external event is recorded by the launch. */
+    /* An external event is recorded at the launch. */
     cudaGraphExec_t exec;
     float milliseconds = -1;
     NEED(cudaStreamBeginCapture(captured, 0));
@@ -1250,7 +1250,7 @@ static void implicit(void)
     say("implicit external after: %s, %d", name_of(error), milliseconds >= 0);
 }
 
-/* ---- A device that is full ---- */
+/* ---- A full device ---- */
 
 static void full(void)
 {

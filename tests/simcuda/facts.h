@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the program of facts share (facts.c). */
+/* Declarations that the files of the program of facts share (facts.c). */
 #ifndef RVL_TESTS_SIMCUDA_FACTS_H
 #define RVL_TESTS_SIMCUDA_FACTS_H
 
@@ -10,7 +10,7 @@
 
 #include "facts_need.h"
 
-/* The name of an error; it is forgotten. */
+/* The name of an error. Also clears the last error. */
 const char *name_of(cudaError_t error);
 
 /* Bytes in use on the device. */
@@ -20,7 +20,7 @@ long long used(void);
 
 void modules(void);
 
-/* What a file of device code has, by kernel. */
+/* The facts of a file of device code, by kernel. */
 void tell_file(const char *path);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Facts of device code: what a module has, which images and launches are refused. */
+/* Facts of device code: the content of a module, and which images and launches are refused. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "facts.h"
 
-/* Kernels with bounds and shared memory, and variables. What a compiler makes of them in registers
- * is its own. */
+/* Kernels with limits and shared memory, and variables. How many registers a compiler uses for
+ * them is up to it. */
 static const char text[] =
     ".version 7.8\n.target sm_80\n.address_size 64\n"
     ".visible .global .align 4 .u32 seen = 7;\n"
@@ -65,7 +65,7 @@ static void images(void)
     say("modules unload NULL: %s", driver_name(cuModuleUnload(NULL)));
 }
 
-/* ---- What a module has ---- */
+/* ---- Content of a module ---- */
 
 static void variable(CUmodule module, const char *name)
 {
@@ -249,8 +249,8 @@ void modules(void)
     NEED(cuModuleUnload(module));
 }
 
-/* What the file takes on the device is told as well: at its loading, and at the first launch of
- * each kernel. */
+/* Also prints the memory that the file takes on the device: when it is loaded, and at the first
+ * launch of each kernel. */
 void tell_file(const char *path)
 {
     CUmodule module = NULL;

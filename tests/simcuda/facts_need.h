@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs that ask for facts share: a call without which no answer means anything, and a
- * line. */
+/* Helpers of the programs that print facts: a call that must succeed, and a line of output. */
 #ifndef RVL_TESTS_SIMCUDA_FACTS_NEED_H
 #define RVL_TESTS_SIMCUDA_FACTS_NEED_H
 
@@ -8,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Prints what failed, and ends the program. */
+/* On failure, prints the call and ends the program. */
 #define NEED(call)                                                                                 \
     do {                                                                                           \
         cudaError_t needed = (cudaError_t)(call);                                                  \
@@ -18,7 +17,7 @@
         }                                                                                          \
     } while (0)
 
-/* A line: what was asked, and what was answered. */
+/* Prints a line: the question and the result. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

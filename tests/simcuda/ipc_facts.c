@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What CUDA answers where two processes share memory and events, one fact a line. The same program
- * runs on a card and on a simulated one, and prints the same. A peer, this program once more, does
- * what it is told. Words name what is asked for: memory ends events files unmapped devices.
+ * CUDA's results where two processes share memory and events, one fact per line. The same
+ * program runs on a card and on a simulated one, and prints the same. A peer, which is another
+ * process of this program, follows its orders. Words select the parts: memory ends events files
+ * unmapped devices.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -26,7 +27,7 @@
 #define SIZE (64 * MIB)
 #define PEER_SOCKET 17
 
-/* The first answer comes before the others are asked for. */
+/* Evaluates the first argument before the others. */
 #define SAY(format, first, ...)                                                                    \
     do {                                                                                           \
         const char *said = (first);                                                                \
@@ -55,7 +56,7 @@ static long long used(void)
     return (long long)((total - left) / MIB);
 }
 
-/* The same once an end of a process, or a closed file, has come through. */
+/* As used(), after the end of a process or a closed file has taken effect. */
 static long long settled(void)
 {
     const struct timespec time = {.tv_nsec = 400000000};
@@ -63,37 +64,37 @@ static long long settled(void)
     return used();
 }
 
-/* ---- What is said to the peer ---- */
+/* ---- Orders to the peer ---- */
 
 typedef enum order {
-    BEGIN,      /* makes its context */
+    BEGIN,      /* make its context */
     OPEN,       /* handle, value: flags -> addr */
     CLOSE,      /* addr */
-    FREE,       /* addr, by cudaFree */
+    FREE,       /* addr, with cudaFree */
     READ,       /* addr -> value: a byte */
     WRITE,      /* addr, value: a byte */
     ALLOCATE,   /* value: bytes -> addr, handle, value: its byte is 'p' */
     TAKE_MANY,  /* pieces of 2 MiB */
-    FREE_MANY,  /* all of these */
+    FREE_MANY,  /* frees all of these */
     DEVICE_OF,  /* addr -> value */
     USE_DEVICE, /* value */
     OPEN_EVENT, /* event -> addr */
     QUERY,      /* addr */
-    WAIT,       /* addr: a stream waits for it, and the peer */
+    WAIT,       /* addr: a stream waits for the event, and then the peer for the stream */
     RECORD,     /* addr */
     SHARE,      /* addr: an event that it has -> event */
-    ELAPSED,    /* addr, twice the same event */
+    ELAPSED,    /* addr: the time from the event to itself */
     DESTROY,    /* addr */
-    IMPORT,     /* a file -> handle of the driver in value */
+    IMPORT,     /* a file -> a driver handle in value */
     MAP,        /* value, addr: bytes -> addr */
     UNMAP,      /* addr, value: bytes */
     RELEASE,    /* value */
-    END,        /* without giving anything back */
+    END,        /* without freeing anything */
 } order;
 
 typedef struct message {
     int what;
-    int error; /* of the answer */
+    int error; /* of the reply */
     uint64_t addr;
     int64_t value;
     cudaIpcMemHandle_t memory;
@@ -293,7 +294,7 @@ static int be_peer(void)
     return 0;
 }
 
-/* ---- The peer, from here ---- */
+/* ---- The peer, as the caller sees it ---- */
 
 typedef struct peer {
     pid_t process;
@@ -384,7 +385,7 @@ static char read_byte(void *addr)
     return cudaMemcpy(&byte, addr, 1, cudaMemcpyDeviceToHost) == cudaSuccess ? byte : '!';
 }
 
-/* What has no handle. */
+/* Memory that has no handle. */
 static void no_handle(void)
 {
     cudaIpcMemHandle_t handle;
@@ -439,7 +440,7 @@ static void wrong_handles(peer *of, const cudaIpcMemHandle_t *good)
     say("close that: %s", ask(of, CLOSE));
 }
 
-/* Two that share a page. */
+/* Two allocations on one page. */
 static void small_ones(peer *of)
 {
     void *one, *two;
@@ -516,7 +517,7 @@ static void memory(void)
     end(&of);
 }
 
-/* ---- Ends: who frees, ends or is killed first ---- */
+/* ---- Ends: which process frees, ends or is killed first ---- */
 
 static void owner_frees_first(void)
 {
@@ -582,7 +583,7 @@ static void owner_ends(bool killed)
         name_of(cudaIpcOpenMemHandle(&addr, handle, 1)));
 }
 
-/* The process that simulates the card; 0: a real card is asked. */
+/* The process that simulates the card. 0: this runs on a real card. */
 static pid_t find_machine(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -602,7 +603,7 @@ static pid_t find_machine(void)
     return peer_of_ours.pid;
 }
 
-/* Lets the machine go on, some time after it was stopped. */
+/* Continues the machine some time after it was stopped. */
 static void go_on_later(pid_t machine)
 {
     const struct timespec time = {.tv_nsec = 200000000};
@@ -616,8 +617,8 @@ static void go_on_later(pid_t machine)
 }
 
 /*
- * When the peer says that it has freed, it is free for everybody. The machine is stopped meanwhile:
- * then it hears of the frees and of the question at once.
+ * When the peer reports that it has freed memory, any process can use it. The machine is stopped
+ * meanwhile, so it receives the frees and the query at the same time.
  */
 static void peer_frees(void)
 {
@@ -751,7 +752,7 @@ static void own_file(CUmemGenericAllocationHandle handle, int file, long long wa
     SAY("release it: %s, %+lld", driver_says(cuMemRelease(again)), used() - was);
 }
 
-/* Nobody has it but the file. */
+/* Only the file holds the memory. */
 static void file_alone(void)
 {
     int file = -1;
@@ -814,7 +815,7 @@ static void files(void)
     end(&next);
 }
 
-/* Addresses without memory, asked last: what is wrong on the device ends all work there. */
+/* Addresses without memory. This part runs last: an error on the device ends all work there. */
 static void unmapped(void)
 {
     CUdeviceptr addr = 0;
@@ -853,7 +854,7 @@ static void devices(void)
     end(&of);
 }
 
-/* A peer that sees the second device alone, and calls it its first. */
+/* A peer that sees only the second device, as its first. */
 static void visible(void)
 {
     void *addr;

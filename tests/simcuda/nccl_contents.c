@@ -130,7 +130,7 @@ static int operation_of(rvli_comm *comm, const char *name)
     return made;
 }
 
-/* On a stream that blocks. */
+/* On a blocking stream. */
 static int streamed(rvli_comm *comm, int operation)
 {
     cudaStream_t stream;
@@ -143,7 +143,7 @@ static int streamed(rvli_comm *comm, int operation)
 
 static cudaGraphExec_t kept;
 
-/* A graph with an allreduce, for later. */
+/* Keeps a graph with an all-reduce for later. */
 static int keep(rvli_comm *comm, int operation)
 {
     cudaStream_t stream;

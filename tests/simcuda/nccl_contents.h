@@ -5,26 +5,28 @@
 #include "simcuda/nccl/nccl.h"
 
 /*
- * What operations of NCCL bring: words of nccl_words.h about a sending and a receiving buffer.
+ * The data of NCCL operations: words of nccl_words.h about a sending and a receiving buffer.
  *
- *     put TYPE A,B,..       these go into the sending buffer: i8 u8 i32 u32 i64 u64 f32 f64, or
- * bits of f16 bf16 e4m3 e5m2; a '-' is unknown. ROOT, PEER, OP (sum prod max min avg, or mul: by
- * what factor says) below factor F              factoron F         in host memory, or on the device
+ *     put TYPE A,B,..       writes them to the sending buffer: i8 u8 i32 u32 i64 u64 f32 f64, or
+ *                           bits of f16 bf16 e4m3 e5m2; a '-' is unknown
+ *     factor F              the factor of mul, in host memory
+ *     factoron F            the same, on the device
  *     broadcast ROOT   reduceto OP ROOT   allreduce OP   reducescatter OP   gather ROOT   allgather
- *     scatter ROOT   alltoall   send PEER   recv PEER        of what was put
- *     swap          the receiving buffer is the sending one
+ *     scatter ROOT   alltoall   send PEER   recv PEER        with the sending buffer's data.
+ *                           OP: sum prod max min avg mul
+ *     swap          the receiving buffer becomes the sending one
  *     onward        allreduce sum in place, in the receiving buffer
- *     copied        what was received goes to another place, by a copy on the device
- *     over A        one number is written into what was received, at its second place
+ *     copied        copies what was received to another place, on the device
+ *     over A        overwrites the second received number
  *     captured OP   allreduce in a graph, which is launched
- *     streamed OP   allreduce on another stream, which blocks, and is destroyed
- *     keep OP       the same, which launch launches on the stream of operations, as often as said
- *     get N         prints N numbers of what was received, which waits for them
- *     many N        allreduce of one number, so often, and nothing is read
- *     large N FILE  allreduce of 1 MiB of ones, so often, to as many buffers. When all are called,
- *                   makes FILE. Then prints the first byte of the first buffer, and of the last
+ *     streamed OP   allreduce on another, blocking stream, which is destroyed
+ *     keep OP       as captured OP; each word launch launches it on the stream of operations
+ *     get N         prints N received numbers, which waits for them
+ *     many N        N times allreduce of one number, without reading
+ *     large N FILE  N times allreduce of 1 MiB of ones, to separate buffers. Makes FILE after all
+ *                   calls. Then prints the first byte of the first buffer, and of the last
  *
- * Answers how many words were taken, 0 where it is none of these.
+ * Returns the number of words used, or 0 for any other word.
  */
 int nccl_contents_act(rvli_comm *comm, char **words, void *(*find)(const char *name));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* simcuda/nccl/nccl.h has NCCL's types without its header: here the two are compared. */
+/* Compares simcuda/nccl/nccl.h's types of NCCL with NVIDIA's header. */
 #include <nccl.h>
 
 #include "simcuda/nccl/types.h"

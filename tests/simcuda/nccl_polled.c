@@ -17,7 +17,7 @@
 
 typedef struct watch {
     cudaEvent_t event;
-    bool once; /* else until it is done */
+    bool once; /* else until it is complete */
     cudaError_t seen;
     atomic_int looks;
 } watch;
@@ -57,7 +57,7 @@ static void *in_driver(const char *name)
     return found;
 }
 
-/* The watchdog looks again and again while somebody shows. */
+/* The watchdog polls repeatedly during rvli_polled_show(). */
 static void say_shown(cudaEvent_t event)
 {
     int (*show)(void) = (int (*)(void))(uintptr_t)in_driver("rvli_polled_show");
@@ -100,7 +100,7 @@ void nccl_polled(rvli_comm *comm, void *(*find)(const char *name))
     say_watchdog(events[1]);
     cudaStreamWaitEvent(other, events[2], 0);
     say_watchdog(events[2]);
-    cudaEventRecord(events[3], own); /* behind no collective of its own any more */
+    cudaEventRecord(events[3], own); /* after no collective of its own any more */
     cudaEventDestroy(events[4]);
     say_shown(events[1]);
     reduce(place, place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, own);

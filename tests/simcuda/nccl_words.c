@@ -39,7 +39,7 @@ bool await_mark(const char *file)
     return access(file, F_OK) == 0;
 }
 
-/* A function of the library, by its name. */
+/* A function of the library. */
 #define FIND(name) ((__typeof__(&name))(uintptr_t)find(#name))
 
 static void *find(const char *name)
@@ -199,8 +199,8 @@ static rvli_nccl_result reduce(void)
         FIND(ncclRecv)(to, ELEMENTS, type, before, comm, NULL),
         FIND(ncclGroupEnd)(),
     };
-    if (all[1] ==
-        NULL) { /* a free waits for the other ranks, which are not called if they are all here */
+    if (all[1] == NULL) { /* a free waits for the other ranks; if all ranks are in this process,
+                             they have not called yet */
         cudaFree(from);
         cudaFree(to);
     }
@@ -210,7 +210,7 @@ static rvli_nccl_result reduce(void)
     return RVLI_NCCL_SUCCESS;
 }
 
-/* Collectives in place, while a stream is captured: prints how many kernels the graph has. */
+/* Collectives in place, while a stream is captured. Prints the number of kernels in the graph. */
 static rvli_nccl_result capture(void)
 {
     void *place;
@@ -247,7 +247,7 @@ static rvli_nccl_result capture(void)
     return result;
 }
 
-/* An operation on a stream with a lost capture. */
+/* An operation on a stream with an invalidated capture. */
 static rvli_nccl_result capture_lost(void)
 {
     void *place;
@@ -266,7 +266,7 @@ static rvli_nccl_result capture_lost(void)
     return result;
 }
 
-/* What NCCL refuses: each prints its result. */
+/* Calls that NCCL refuses. Each prints its result. */
 static void bad(void)
 {
     char *buffer;
@@ -323,7 +323,7 @@ static void memory(void)
 
 /* ---- Waiting ---- */
 
-/* Waits for an event behind what was called, or by a stream that waits for that. */
+/* Waits for an event recorded after the calls, or for a stream that waits for the event. */
 static rvli_nccl_result wait_by_event(bool by_stream)
 {
     cudaEvent_t event;
@@ -339,7 +339,7 @@ static rvli_nccl_result wait_by_event(bool by_stream)
     return error == cudaSuccess ? RVLI_NCCL_SUCCESS : RVLI_NCCL_CUDA_ERROR;
 }
 
-/* A stream that blocks, on which nothing was called. */
+/* A blocking stream without calls. */
 static rvli_nccl_result wait_for_blocking(void)
 {
     cudaStream_t stream;
@@ -348,8 +348,8 @@ static rvli_nccl_result wait_for_blocking(void)
                : RVLI_NCCL_CUDA_ERROR;
 }
 
-/* What the stream of operations answers, an event behind it, a stream that waits for that, and who
- * asks for the time. */
+/* The results of queries: of the stream of operations, an event after it, a stream that waits
+ * for the event, and of asking for a time. */
 static void query(void)
 {
     float milliseconds;
@@ -369,7 +369,7 @@ static void query(void)
     cudaStreamDestroy(stream);
 }
 
-/* A stream that waits for nothing, and an event that was recorded before. */
+/* A stream that waits for nothing, and an event recorded before. */
 static rvli_nccl_result wait_for_nothing(void)
 {
     static cudaEvent_t before;
@@ -386,7 +386,7 @@ static rvli_nccl_result wait_for_nothing(void)
                : RVLI_NCCL_CUDA_ERROR;
 }
 
-/* Until another rank has said so, into its file. */
+/* Waits until another rank has written this text to its file. */
 static void hear(const char *file, const char *text)
 {
     char said[8192] = "";

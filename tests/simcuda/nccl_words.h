@@ -5,15 +5,15 @@
 #include <stdbool.h>
 
 /*
- * Calls of NCCL, which is opened by name, as everybody does. Words are done in order:
+ * Calls of NCCL, which is opened by name, as programs do. Executes words in order:
  *
  *     id FILE       makes a unique id and writes it there
- *     init FILE RANK RANKS        a communicator by that id, waited for until it is there
- *     later FILE RANK RANKS       the same, which does not block, and is waited for: as the two
+ *     init FILE RANK RANKS        makes a communicator by that id, and waits for it
+ *     later FILE RANK RANKS       the same, nonblocking, and then waits: as the two words
  *     begin FILE RANK RANKS       and
  *     finish
- *     all RANKS     one process has all ranks, on so many devices
- *     split COLOR KEY             of the current one, which the new one then is
+ *     all RANKS     this process has all ranks, on as many devices
+ *     split COLOR KEY             splits the current communicator; the new one becomes current
  *     share COLOR KEY             the same, in the memory of the old one
  *     shrink RANK   the same, without one rank
  *     who           rank and number of ranks, as RANK/RANKS
@@ -21,31 +21,31 @@
  *     destroy       suspend   resume   stats   async   alloc BYTES   memfree   window   unknown
  *     memory        bytes in use on this rank's device
  *     device N      held SECONDS
- *     end           kills itself
+ *     end           kills this process
  *     sync          waits for the stream of operations    syncdevice   syncevent
  *     syncbehind    waits for a stream that waits for the event
- *     malloc BYTES  free            copy    a byte to it from host memory, by cudaMemcpy
- *     query         what queries answer of the stream, of an event and of a stream behind it, what
- *                   cudaEventElapsedTime does, and the last error after all that
+ *     malloc BYTES  free            copy    a byte to it from host memory, with cudaMemcpy
+ *     query         queries of the stream, of an event and of a stream after it, the result of
+ *                   cudaEventElapsedTime, and the last error after these
  *     polled        what PyTorch's watchdog sees (nccl_polled.h)
- *     syncblocking  waits for an empty stream that blocks
- *     syncnothing   first: records an event; then waits for it, and for an empty stream that does
- *                   not block
- *     mark FILE     makes it             marked FILE      whether it is there
- *     comes FILE    waits for it: whether it is there
- *     hears FILE TEXT             waits until it has this text
- *     patience SECONDS            REVEILLE_NCCL_TIMEOUT_S from now on
+ *     syncblocking  waits for an empty blocking stream
+ *     syncnothing   first records an event; later waits for it, and for an empty nonblocking
+ *                   stream
+ *     mark FILE     makes it             marked FILE      whether it exists
+ *     comes FILE    waits for it: whether it exists
+ *     hears FILE TEXT             waits until it contains this text
+ *     patience SECONDS            sets REVEILLE_NCCL_TIMEOUT_S
  *
  * and those of nccl_contents.h.
  *
- * Each call prints its result, and NCCL's words for what failed on stderr. Answers the exit status.
+ * Each call prints its result, and on stderr NCCL's text for a failure. Returns the exit status.
  */
 int nccl_words(char **words);
 
-/* Makes a file, by which another process knows that this one has come so far. */
+/* Makes a file that tells another process that this one has come so far. */
 void make_mark(const char *file);
 
-/* Waits for such a file, for longer than any machine should need. Whether it is there. */
+/* Waits for such a file, longer than any machine should need. Returns whether it exists. */
 bool await_mark(const char *file);
 
 #endif

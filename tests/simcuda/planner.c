@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands in for cuDNN's libcudnn_graph.so.9: descriptors that keep what is set, and give it back.
- * It has no handles, as the real one has none where it plans without a device, and refuses one.
+ * Stands in for cuDNN's libcudnn_graph.so.9: descriptors that keep what is set, and return it.
+ * Like the real library when it plans without a device, it has no handles, and refuses them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* PLANNER_VERSION: another one than usual. */
+/* PLANNER_VERSION: another version than the default. */
 size_t cudnnGetVersion(void)
 {
     const char *version = getenv("PLANNER_VERSION");

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program as users have them, built against CUDA's headers and linked with libcudart. Its words
- * are done in order, and each that has an answer prints it:
+ * A user's program, built against CUDA's headers and linked with libcudart. It executes its words
+ * in order. Words with a result print it:
  *
- *     malloc BYTES   result     memory    bytes in use     held SECONDS   waits
+ *     malloc BYTES   result     memory    bytes in use     held SECONDS   sleeps
  *     mark FILE      makes it   until FILE   waits for it
  *     vmm BYTES      result     pin BYTES result           stage NAME     an NVTX range
  *     free           the last   touch     the last         child WORD...  in a forked child
- *     device N       result     unknown   result           pairs N        microseconds a pair
- *     tables         result of asking for the driver's private ones
- *     nvml N         bytes in use, as NVML says
- *     confidential V  what NVML says of it, by version V of its structure; 0: all is off
- *     sees LIST      CUDA_VISIBLE_DEVICES from now on, and the number of devices, or an error
+ *     device N       result     unknown   result           pairs N        microseconds per pair
+ *     tables         result of asking for the driver's private tables
+ *     nvml N         bytes in use according to NVML
+ *     confidential V NVML's values, by version V of its structure; 0: all is off
+ *     sees LIST      sets CUDA_VISIBLE_DEVICES; the number of devices, or an error
  *     uuid N         its last byte      bus N     its PCI bus
  *     wheel FILE     devices that a library with its own copy of the runtime sees
- *     opens FILE     whether it is the driver that is opened by this name; -1: nothing is
- *     nccl WORD...   as tests/simcuda/nccl_words.c says
- *     streams N      result             kernel    result, of one of PTX
- *     graph          result, of one without a node
- *     pool SIZES     allocates each of a list of MiB from the pool, and frees all
+ *     opens FILE     whether this name opens the driver; -1: it opens nothing
+ *     nccl WORD...   see tests/simcuda/nccl_words.h
+ *     streams N      result             kernel    result, of a kernel in PTX
+ *     graph          result, of a graph without nodes
+ *     pool SIZES     allocates each size of a list, in MiB, from the pool, and frees all
  *     wait           result, of waiting for the device
- *     multicast      whether the device can, and the result of making an object, twice
- *     become USER    result, of taking another user's rights
- *     steals         closes all descriptors, and puts a socket of its own in each place
- *     written        bytes that somebody has written there
- *     bare WORD...   in a child of a bare clone(), of which no library hears
+ *     multicast      whether the device supports it, and the result of making an object, twice
+ *     become USER    result, of switching to another user
+ *     steals         closes all descriptors, and opens a socket in place of each
+ *     written        bytes that were written to these sockets
+ *     bare WORD...   in a child of a bare clone(), which no library notices
  *     register ADDRESS BYTES   result
- *     exit N         ends so
+ *     exit N         ends with this status
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -61,7 +61,7 @@ static void memory(void)
     say(error == cudaSuccess ? (long long)(total - left) : -(long long)error);
 }
 
-/* ---- Descriptors that are not what they were ---- */
+/* ---- Descriptors that were replaced ---- */
 
 #define STOLEN_FIRST 3
 #define STOLEN_END 64
@@ -86,7 +86,7 @@ static long long written(void)
     return recv(stolen[1], bytes, sizeof bytes, MSG_DONTWAIT);
 }
 
-/* Memory by the driver's own functions, at an address that was reserved for it. */
+/* Maps memory with the driver's functions, at an address reserved for it. */
 static CUresult map(size_t bytes)
 {
     CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -114,7 +114,7 @@ static CUresult unmap(size_t bytes)
     return result == CUDA_SUCCESS ? cuMemAddressFree((CUdeviceptr)last, bytes) : result;
 }
 
-/* A function of NVML, which everybody opens by name. */
+/* A function of NVML, which programs open by name. */
 static uintptr_t of_nvml(const char *name)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -124,7 +124,7 @@ static uintptr_t of_nvml(const char *name)
     return (uintptr_t)function;
 }
 
-/* Bytes in use as NVML says, or its error below 0. */
+/* Bytes in use according to NVML, or its error as a negative number. */
 static long long ask_nvml(unsigned index)
 {
     unsigned long long memory[3]; /* total, free, used */
@@ -139,8 +139,8 @@ static long long ask_nvml(unsigned index)
     return result == 0 ? (long long)memory[2] : -(long long)result;
 }
 
-/* The sum of all that NVML says about confidential computing by both functions, or an error below
- * 0. */
+/* The sum of all values that both functions of NVML return about confidential computing, or an
+ * error as a negative number. */
 static long long ask_confidential(unsigned version)
 {
     unsigned state[3] = {9, 9, 9}; /* environment, feature, tools of developers */
@@ -238,7 +238,7 @@ static CUresult launch_graph(void)
     return result == CUDA_SUCCESS ? cuGraphLaunch(exec, NULL) : result;
 }
 
-/* A list between commas. */
+/* A list separated by commas. */
 static cudaError_t use_pool(const char *sizes)
 {
     void *made[8];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A library with thread-local memory of the initial-exec model, as allocators have it. */
+/* A library with thread-local memory of the initial-exec model, as in allocators. */
 #include <string.h>
 
 static _Thread_local char memory[4096] __attribute__((tls_model("initial-exec")));

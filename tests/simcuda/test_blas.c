@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What cuBLAS takes on a device and launches, and what cuBLASLt answers, from a program under
- * `reveille run`: of CUDA 12 or 13 (MAJOR).
- *   test_blas         handles and captures
- *   test_blas BITS    what products of numbers of so many bits take, in a process of their own
- *   test_blas once    which products have the same kernel
+ * What cuBLAS takes on a device and launches, and the results of cuBLASLt, in a program under
+ * `reveille run`, for CUDA 12 or 13 (MAJOR).
+ *   test_blas        handles and captures
+ *   test_blas BITS   the memory for products of numbers with so many bits, in a separate process
+ *   test_blas once   which products have the same kernel
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define WORKSPACE (64 * MIB)
-#define PAGE (2 * MIB) /* of the small pieces of all handles */
+#define PAGE (2 * MIB) /* for the small pieces of all handles */
 #define ALLOC_FAILED 3
 #define NOT_INITIALIZED 1
 #define INVALID_VALUE 7
@@ -31,9 +31,9 @@
 #define COMPUTE 68   /* CUBLAS_COMPUTE_32F */
 #define NODES_MOST 8
 #define MANY                                                                                       \
-    4096 /* products of a graph: with one stream it takes 12 MiB (docs/fidelity/libraries.md) */
+    4096 /* products in a graph: with one stream it takes 12 MiB (docs/fidelity/libraries.md) */
 
-/* Its header needs the runtime's, which not every package has. */
+/* Its header needs the runtime's, which some packages lack. */
 typedef struct handle handle;
 int cublasCreate_v2(handle **made);
 int cublasDestroy_v2(handle *of);
@@ -70,7 +70,7 @@ static size_t used(void)
     return total_bytes - free_bytes;
 }
 
-/* First, since there is no context yet: the library makes one, as its runtime does. */
+/* Runs first, while there is no context: the library makes one, as its runtime does. */
 static void a_handle_brings_a_context(void **state)
 {
     handle *made = NULL;
@@ -137,7 +137,7 @@ static void it_is_of_its_version(void **state)
     assert_int_equal(cublasDestroy_v2(made), 0);
 }
 
-/* In no header, but cuSOLVER is not loaded without it. */
+/* In no header, but cuSOLVER cannot be loaded without it. */
 static void the_environment_mode_is_kept(void **state)
 {
     handle *made = NULL;
@@ -152,7 +152,7 @@ static void the_environment_mode_is_kept(void **state)
     assert_int_equal(cublasDestroy_v2(made), 0);
 }
 
-/* Said on the host, which PyTorch asserts. */
+/* Reported in host memory. PyTorch asserts it. */
 static void a_batch_has_no_wrong_argument(void **state)
 {
     handle *made = NULL;
@@ -234,7 +234,7 @@ static rvli_lt_layout *new_layout(int type, int rows, int columns)
     return made;
 }
 
-/* What is transposed has its rows and columns the other way round. */
+/* A transposed matrix has its rows and columns swapped. */
 static int multiply_as(CUstream stream, int type, int a_transposed, int m, int n, int k)
 {
     rvli_lt_product *operation = NULL;
@@ -277,7 +277,7 @@ static void drop(handle *of, CUstream stream)
     assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
-/* All nodes are kernels. */
+/* Checks that all nodes are kernels. */
 static void check_graph(CUgraph graph, size_t kernels)
 {
     CUgraphNode nodes[NODES_MOST];
@@ -304,7 +304,7 @@ static void a_captured_product_is_a_node(void **state)
     assert_int_equal(multiply_light(stream), 0);
     assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
     check_graph(graph, 3);
-    assert_int_equal(multiply(of), 0); /* no longer */
+    assert_int_equal(multiply(of), 0); /* the capture has ended */
     assert_int_equal(multiply_light(stream), 0);
     check_graph(graph, 3);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
@@ -331,7 +331,8 @@ static void check_memory_of_graph(int (*product)(handle *of), size_t expected_by
     drop(of, stream);
 }
 
-/* Those of 16 bits have more arguments, and need slots of their own; the others' launches serve. */
+/* Products of 16-bit numbers have more arguments, and need their own slots. The others' launches
+ * suffice. */
 static void captured_products_take_memory(void **state)
 {
     (void)state;
@@ -362,8 +363,8 @@ static void a_product_fails_with_its_capture(void **state)
 /* ---- Code ---- */
 
 /*
- * The products of bench/gpu/driver/probe.py, in its order, and with which a card took a page for
- * them (bench/results/2026-11-22-h200/driver.jsonl, "blas").
+ * The products of bench/gpu/driver/probe.py, in its order. page_at() has the product with which
+ * a card took a page (bench/results/2026-11-22-h200/driver.jsonl, "blas").
  */
 static const int sizes[][3] = {
     {64, 64, 64},    {2048, 2048, 2048}, {2048, 2048, 2048}, {4096, 128, 4096},
@@ -371,11 +372,11 @@ static const int sizes[][3] = {
 };
 #define PRODUCTS (3 * (int)(sizeof sizes / sizeof *sizes))
 
-static int bits; /* of a number */
+static int bits; /* per number */
 
 static int page_at(void)
 {
-    return bits == 16 ? 23 : bits == 32 ? 9 : 12; /* from 0 */
+    return bits == 16 ? 23 : bits == 32 ? 9 : 12; /* counted from 0 */
 }
 
 static int product(handle *of, int which)
@@ -393,7 +394,7 @@ static int product(handle *of, int which)
     return cublasSgemm_v2(of, way[0], way[1], m, n, k, &one, NULL, lda, NULL, ldb, &one, NULL, m);
 }
 
-/* Of a page that does not fit nothing is left, and it is asked for again. */
+/* If a page does not fit, nothing is kept, and it is requested again. */
 static void products_take_code_as_on_a_card(void **state)
 {
     handle *of = NULL;
@@ -421,8 +422,8 @@ static void products_take_code_as_on_a_card(void **state)
     assert_int_equal(cublasDestroy_v2(of), 0);
 }
 
-/* Products that differ in what decides have kernels of their own, of which 20 have room. Those of
- * cuBLASLt are cuBLAS's. */
+/* Products that differ in a deciding property have separate kernels, of which 20 fit. cuBLASLt's
+ * products use cuBLAS's kernels. */
 static void the_same_product_has_its_code_once(void **state)
 {
     handle *of = NULL;
@@ -431,7 +432,7 @@ static void the_same_product_has_its_code_once(void **state)
     size_t before = used();
     for (int size = 1; size <= 2048; size *= 2) /* 12 */
         assert_int_equal(multiply_as(NULL, BRAIN, 1, size, 2048, 512), 0);
-    for (int size = 1; size <= 2048; size++) /* of the same 12 magnitudes */
+    for (int size = 1; size <= 2048; size++) /* of these 12 magnitudes */
         assert_int_equal(cublasGemmEx(of, 1, 0, size, 2047, 511, &one, NULL, BRAIN, 512, NULL,
                                       BRAIN, 512, &one, NULL, BRAIN, size, COMPUTE, -1),
                          0);

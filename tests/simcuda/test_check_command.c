@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `reveille check` with commands: each runs on simulated GPUs, and its stages are held to bounds.
- */
+/* `reveille check` with commands: each runs on simulated GPUs, and its stages are checked
+ * against limits. */
 #include "tests/support/support.h"
 
 #include <signal.h>
@@ -14,13 +14,13 @@
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 
-/* CONTEXT and a page of 2 MiB, as the driver takes them. */
+/* CONTEXT, and a page of 2 MiB, as the driver takes them. */
 #define CONTEXT "552402944"
 #define CONTEXT_AND_4_MIB "556597248"
 
 static char shown[ANSWER_BYTES];
 
-/* Runs the check with words; stdout is in answer.out, stderr in shown. */
+/* Runs the check with words. stdout is in answer.out, stderr in shown. */
 static int check_apart(const char *words)
 {
     char line[1024];
@@ -37,7 +37,7 @@ static void write_checks(const char *checks)
     folder_write("c.json", text);
 }
 
-/* ---- What passes ---- */
+/* ---- Checks that pass ---- */
 
 static void stages_are_held_to_budgets_and_a_baseline(void **state)
 {
@@ -66,7 +66,7 @@ static void stages_are_held_to_budgets_and_a_baseline(void **state)
 }
 
 #ifdef RVL_HAVE_TOML
-/* On each device that is named, beside checks of other kinds. */
+/* On each named device, in addition to checks of other kinds. */
 static void a_command_in_toml(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void a_command_in_toml(void **state)
 }
 #endif
 
-/* Beside the file, by a shell or not, with nothing of the command before it. */
+/* In the file's folder, with or without a shell, and with no output before the command's. */
 static void a_command_runs_in_the_files_folder(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void a_command_runs_in_the_files_folder(void **state)
     assert_string_equal(shown, "");
 }
 
-/* Memory that ran out is no failure of a command that goes on; it is told. */
+/* Running out of memory is not a failure of a command that continues, but it is reported. */
 static void what_is_told_of_one_that_is_well(void **state)
 {
     (void)state;
@@ -124,9 +124,9 @@ static void what_is_told_of_one_that_is_well(void **state)
                           "would have written");
 }
 
-/* ---- What fails ---- */
+/* ---- Checks that fail ---- */
 
-/* What does not fit is a bound that is broken, and no broken check. */
+/* Memory that does not fit is an exceeded limit, not a broken check. */
 static void one_that_does_not_fit(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void one_that_cannot_be_checked(void **state)
     }
 }
 
-/* Its command ends with 0, and on cards it would not. */
+/* Its command ends with 0, but on cards it would not. */
 static void a_job_that_a_rank_has_left(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void a_job_that_a_rank_has_left(void **state)
     check_contains(text, "errors=\"1\"");
 }
 
-/* Only the end of what it printed is shown, from the beginning of a line. */
+/* Only the end of its output is shown, from the beginning of a line. */
 static void the_end_of_what_it_said(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void the_end_of_what_it_said(void **state)
     assert_null(strstr(shown, "  | 980\n"));
 }
 
-/* ---- What lasts too long ---- */
+/* ---- Timeouts ---- */
 
 static int count_held(void)
 {
@@ -232,7 +232,7 @@ static int count_held(void)
     return atoi(answer.out);
 }
 
-/* Also what it has started in a session of its own. */
+/* This includes processes that it has started in another session. */
 static void one_that_does_not_end_is_killed(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void read_whole(FILE *file, char *text_out)
     fclose(file);
 }
 
-/* Checks that are done are shown; nothing is written. */
+/* Finished checks are shown. Nothing is written. */
 static void an_interrupt_ends_it_at_once(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void an_interrupt_ends_it_at_once(void **state)
     assert_int_equal(count_held(), 0);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused checks ---- */
 
 static void refuses_what_does_nothing(void **state)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranks that are processes, each with memory and two communicators, which pause and resume as one
- * (reveille/communicator.h). Each step is made to fail on each rank in turn. After that memory,
- * content, communicators and counters are as before on all of them, and the same move succeeds.
+ * Ranks that are processes, each with memory and two communicators, which pause and resume
+ * together (reveille/communicator.h). Each step is made to fail on each rank in turn. After
+ * that, memory, content, communicators and counters are as before on all ranks, and the same
+ * move succeeds.
  *
- * The program exports NCCL's calls that move: they stand in front of the simulated library's, as a
- * profiler's would, and fail when they are told to.
+ * The program exports NCCL's calls that suspend and resume. They take precedence over those of
+ * the simulated library, as a profiler's would, and fail on request.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -36,32 +37,32 @@
 #define MADE (196 * MIB) /* docs/fidelity/libraries.md, a communicator of ranks */
 #define ROOM (64 * MIB)
 #define VOTE_LIMIT_MS 20000
-#define SHORT_NS SECOND_NS /* to wait in NCCL for a rank that does not come */
+#define SHORT_NS SECOND_NS /* time to wait in NCCL for a rank that does not come */
 #define LONG_NS (60 * SECOND_NS)
 #define DIED 3 /* exit status */
 
-/* What goes wrong on the rank that fails. */
+/* What fails on the failing rank. */
 typedef enum fault {
     FAULT_NONE,
     FAULT_VETO,   /* a callback refuses the pause */
-    FAULT_STAT,   /* ncclCommMemStats fails */
+    FAULT_STAT,   /* ncclCommMemStats() fails */
     FAULT_ROOM,   /* the device is full */
-    FAULT_BEFORE, /* NCCL fails before it has met the others, on one communicator */
-    FAULT_AFTER,  /* NCCL says that it failed, and has done it */
+    FAULT_BEFORE, /* NCCL fails before it has met the other ranks, on one communicator */
+    FAULT_AFTER,  /* NCCL reports a failure, but has done the work */
     FAULT_DEATH,  /* the rank dies instead of calling NCCL */
 } fault;
 
-/* ---- What ranks share ---- */
+/* ---- State shared by ranks ---- */
 
 typedef struct vote_round {
     atomic_int agreed;
-    atomic_int decision; /* 1: go on; -1: give up; the first to decide decides for all */
+    atomic_int decision; /* 1: continue; -1: give up; the first decision holds for all ranks */
 } vote_round;
 
 static struct shared {
     rvli_nccl_id ids[COMMS];
     vote_round rounds[ROUNDS];
-    atomic_int moves[RANKS]; /* calls of NCCL that move */
+    atomic_int moves[RANKS]; /* calls of NCCL that suspend or resume */
 } * job;
 
 static int rank, next_round;
@@ -100,7 +101,7 @@ static bool others_have_given_up(void *user)
     return atomic_load(&job->rounds[next_round].decision) < 0;
 }
 
-/* A rank's own check: what is wrong ends it, and the parent sees that. */
+/* Checks a condition in a rank. On failure, the rank ends, which the parent detects. */
 #define NEED(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -167,7 +168,7 @@ static rvl_context *context;
 static rvl_addr weights;
 static rvl_tag tag;
 static const char content[] = "at the end of the weights";
-static uint64_t awake_bytes; /* free on the device with all of it there */
+static uint64_t awake_bytes; /* free bytes on the device with everything resumed */
 static bool asleep;
 
 static uint64_t free_bytes(void)
@@ -193,7 +194,7 @@ static void make_communicators(void)
     for (int i = 0; i < COMMS; i++) {
         NEED(REAL(ncclCommInitRank)(&comms[i], RANKS, job->ids[i], rank) == RVLI_NCCL_SUCCESS);
         NEED(rvl_communicator_add(comms[i]) == RVL_OK);
-        NEED(rvl_communicator_add(comms[i]) == RVL_OK); /* once more is nothing */
+        NEED(rvl_communicator_add(comms[i]) == RVL_OK); /* adding it again has no effect */
     }
     faulty = comms[0];
 }
@@ -224,7 +225,7 @@ static void begin_rank(void)
     NEED(vote(true));
 }
 
-/* ---- What a program does ---- */
+/* ---- The calls of a program ---- */
 
 static rvl_status prepare_memory(rvl_transition_kind kind, rvl_transition **memory_out)
 {
@@ -239,7 +240,7 @@ static rvl_status fits(rvl_transition_kind kind)
     return status != RVL_OK || forecast.fits ? status : RVL_ERR_DEVICE_OOM;
 }
 
-/* All ranks or none. *own_out: what this rank failed with, RVL_OK if it did not. */
+/* Moves all ranks or none. *own_out: this rank's failure, or RVL_OK. */
 static bool move(rvl_transition_kind kind, uint64_t timeout_ns, rvl_status *own_out)
 {
     const rvl_communicator_options options = {
@@ -267,7 +268,7 @@ static bool move(rvl_transition_kind kind, uint64_t timeout_ns, rvl_status *own_
     return done;
 }
 
-/* ---- What is seen of it ---- */
+/* ---- Observed state ---- */
 
 static void check_communicators(uint64_t pauses, uint64_t resumes)
 {
@@ -300,7 +301,7 @@ static void check_memory(uint64_t taken_bytes)
     NEED(strcmp(read, content) == 0);
 }
 
-/* What an abort of a pause maps again has lost its content on simulated GPUs (docs/run.md). */
+/* On simulated GPUs, memory that an aborted pause maps again has lost its content (docs/run.md). */
 static void write_again(void)
 {
     if (!asleep)
@@ -336,9 +337,9 @@ static CUdeviceptr take_room(fault what)
 }
 
 /*
- * A move that a rank cannot make, and the same move after it. What fails before NCCL is called
- * leaves NCCL alone on all ranks. If it fails in NCCL before the others are met, they wait there
- * until the same move is made again.
+ * A move that a rank cannot make, followed by the same move. If the failure comes before NCCL is
+ * called, NCCL is called on no rank. If it comes in NCCL before the other ranks are met, they
+ * wait there until the same move is made again.
  */
 static void fail_once(rvl_transition_kind kind, int failing, fault what, const uint64_t *cycles)
 {
@@ -411,7 +412,8 @@ static void sleep_is_refused(void)
     NEED(!rvl_context_is_asleep(NULL));
 }
 
-/* With them, a process would be lost: it is refused until they are paused, or forgotten. */
+/* Communicators would lose a process that sleeps, so a sleep is refused until they are paused or
+ * forgotten. */
 static void a_sleep_asks_for_communicators(void)
 {
     rvl_status own = RVL_OK;
@@ -433,7 +435,7 @@ static void a_sleep_asks_for_communicators(void)
     NEED(vote(true));
 }
 
-/* The others hear of it, and have their memory back. NCCL has given that communicator up. */
+/* The other ranks are told, and get their memory back. NCCL has given up that communicator. */
 static void a_rank_dies(void)
 {
     rvl_status own = RVL_OK;
@@ -460,7 +462,7 @@ static pid_t start_rank(int number, void (*scenario)(void))
     rank = number;
     begin_rank();
     scenario();
-    _exit(0); /* NCCL's calls may wait still */
+    _exit(0); /* NCCL's calls may still be waiting */
 }
 
 static void run(void (*scenario)(void), int status_of_last)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Communicators of NCCL that pause and resume together with memory (reveille/communicator.h), all
- * ranks in one process. usage: test_communicators [old]: NCCL cannot suspend.
+ * Communicators of NCCL that pause and resume together with memory (reveille/communicator.h),
+ * with all ranks in one process. usage: test_communicators [old]: NCCL cannot suspend.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static rvl_addr weights;
 static rvl_tag tag;
 static const char content[] = "at the end of the weights";
 
-/* NULL: this NCCL has no such function. */
+/* NULL: this NCCL lacks the function. */
 #define FIND(name) ((__typeof__(&name))(uintptr_t)dlsym(library, #name))
 
 static uint64_t free_bytes(int device)
@@ -47,9 +47,9 @@ static uint64_t free_bytes(int device)
     return free;
 }
 
-/* ---- What a program does ---- */
+/* ---- The calls of a program ---- */
 
-/* Prepares and waits. After an error all is as it was. */
+/* Prepares and waits. After an error, everything is as before. */
 static rvl_status move_communicators(rvl_transition_kind kind, rvl_communicator_move **move_out)
 {
     const rvl_communicator_options options = {.struct_size = sizeof options,
@@ -96,7 +96,7 @@ static rvl_status resume_together(void)
     return end_together(status, memory, communicators);
 }
 
-/* ---- What is seen of it ---- */
+/* ---- Observed state ---- */
 
 static void write_content(void)
 {
@@ -166,7 +166,7 @@ static void both_move_together(void **unused)
     }
 }
 
-/* The communicators of one GPU have no room: neither they nor the weights wake. */
+/* The communicators of one GPU have no room, so neither they nor the weights resume. */
 static void without_room_none_wakes(void **unused)
 {
     (void)unused;
@@ -187,9 +187,9 @@ static void without_room_none_wakes(void **unused)
     check_all(false, awake);
 }
 
-/* ---- Who suspends beside it ---- */
+/* ---- Suspending by the program ---- */
 
-/* NCCL waits for every rank, so all of the process go in one group. */
+/* NCCL waits for every rank, so all ranks of the process are in one group. */
 static void suspend_by_hand(bool suspend)
 {
     assert_int_equal(FIND(ncclGroupStart)(), RVLI_NCCL_SUCCESS);
@@ -200,7 +200,7 @@ static void suspend_by_hand(bool suspend)
     assert_int_equal(FIND(ncclGroupEnd)(), RVLI_NCCL_SUCCESS);
 }
 
-/* What is suspended already is left so, and is not moved back by an abort. */
+/* A communicator that is already suspended stays suspended, and an abort does not resume it. */
 static void what_the_program_suspended_stays_its_own(void **unused)
 {
     (void)unused;
@@ -222,7 +222,7 @@ static void what_the_program_suspended_stays_its_own(void **unused)
         assert_false(is_suspended(i));
 }
 
-/* ---- Ranks that are missing ---- */
+/* ---- Missing ranks ---- */
 
 static rvl_state state_of(size_t index)
 {
@@ -231,7 +231,7 @@ static rvl_state state_of(size_t index)
     return found.state;
 }
 
-/* One of the ranks is not named, so its rank never comes. Then it does. */
+/* One of the ranks is not given, so it never comes. Later it does. */
 static void a_late_rank_is_waited_for_again(void **unused)
 {
     (void)unused;
@@ -258,7 +258,8 @@ static void a_late_rank_is_waited_for_again(void **unused)
     assert_int_equal(state_of(0), RVL_STATE_ACTIVE);
 }
 
-/* A call that came back when nobody waited is the next move's: aborting that moves it back. */
+/* A call that returns after the timeout belongs to the next move, and aborting that move reverts
+ * it. */
 static void a_late_call_belongs_to_the_next_move(void **unused)
 {
     (void)unused;
@@ -275,8 +276,9 @@ static void a_late_call_belongs_to_the_next_move(void **unused)
 
     assert_int_equal(rvl_communicator_prepare(RVL_TRANSITION_PAUSE, &brief, &move), RVL_OK);
     assert_int_equal(rvl_communicator_wait(move), RVL_OK);
-    assert_int_equal(rvl_communicator_add(comms[1]), RVL_OK); /* takes no part in this move */
-    assert_int_equal(rvl_communicator_abort(move), RVL_ERR_TIMEOUT); /* the other rank stays */
+    assert_int_equal(rvl_communicator_add(comms[1]), RVL_OK); /* it takes no part in this move */
+    assert_int_equal(rvl_communicator_abort(move),
+                     RVL_ERR_TIMEOUT); /* the other rank stays suspended */
     assert_int_equal(state_of(0), RVL_STATE_RESUMING);
     assert_int_equal(rvl_hooks_resume(RVL_COMMUNICATOR_TAG), RVL_OK);
     for (size_t i = 0; i < GPUS; i++)
@@ -299,14 +301,14 @@ static void others_may_give_up(void **unused)
                                               .user = &asked};
     rvl_communicator_move *move = NULL;
     assert_int_equal(rvl_communicator_prepare(RVL_TRANSITION_PAUSE, &options, &move), RVL_OK);
-    assert_int_equal(rvl_communicator_wait(move), RVL_OK); /* all came in the time that is left */
+    assert_int_equal(rvl_communicator_wait(move), RVL_OK); /* all came in the remaining time */
     assert_in_range(asked, 0, 1);
     assert_int_equal(rvl_communicator_abort(move), RVL_OK);
     for (size_t i = 0; i < GPUS; i++)
         assert_int_equal(state_of(i), RVL_STATE_ACTIVE);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused calls ---- */
 
 static void bad_calls_are_refused(void **unused)
 {
@@ -336,7 +338,7 @@ static void bad_calls_are_refused(void **unused)
     assert_null(move);
 }
 
-/* None is known there, and the parent's move is the parent's. */
+/* The child has no communicators, and the move belongs to the parent. */
 static void a_child_knows_none(void **unused)
 {
     (void)unused;
@@ -364,7 +366,7 @@ static rvl_status refuse(void *user, rvl_tag number)
     return RVL_ERR_STATE;
 }
 
-/* What the library refuses, NCCL does not hear of. */
+/* If the library refuses, NCCL is not called. */
 static void what_is_vetoed_is_not_suspended(void **unused)
 {
     (void)unused;
@@ -377,7 +379,7 @@ static void what_is_vetoed_is_not_suspended(void **unused)
     assert_int_equal(rvl_tag_define(context, "weights", &options, &tag), RVL_OK);
 }
 
-/* An NCCL that cannot suspend: nothing has changed. */
+/* With an NCCL that cannot suspend, nothing changes. */
 static void an_older_one_leaves_all_as_it_was(void **unused)
 {
     (void)unused;

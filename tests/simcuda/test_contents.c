@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What small copies leave in the memory of simulated GPUs, and what is said where nobody knows. */
+/* What small copies leave in the memory of simulated GPUs, and what is reported for unknown
+ * content. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@
 
 static char err[8192];
 
-/* Runs the program's words, and compares all that it printed. */
+/* Runs the program with words, and compares all its output. */
 static void check_on(const char *options, const char *words, const char *printed)
 {
     char line[4096];
@@ -40,7 +41,7 @@ static void a_copy_can_be_read_back(void **state)
     check("vmm 4194304 put 2097149 abcdef get 2097149 6", "abcdef\n");
 }
 
-/* Pieces of 512 bytes are kept: over their ends, too. */
+/* Content is kept in pieces of 512 bytes. Writes may cross their ends. */
 static void later_writes_replace_what_they_cover(void **state)
 {
     (void)state;
@@ -55,7 +56,7 @@ static void what_overlaps_is_moved_whole(void **state)
     (void)state;
     check("alloc 4096 put 0 abcdefgh move 2 0 8 get 0 10", "ababcdefgh\n");
     check("alloc 4096 put 2 abcdefgh move 0 2 8 get 0 10", "abcdefghgh\n");
-    /* and what is not known makes what it covers unknown */
+    /* Copying unknown content makes the target unknown. */
     check("alloc 4096 put 0 abcd put 1000 WXYZABCD move 1001 0 6 get 1000 8", "Wabcd..D\n");
     check("alloc 4096 put 1000 WXYZ move 1000 0 4 get 1000 4", "....\n");
     check("alloc 4096 put 510 abcd put 1534 qqqqq move 1533 509 6 get 1532 8", "..abcd..\n");
@@ -75,7 +76,7 @@ static void what_is_too_large_is_not_kept(void **state)
     (void)state;
     check_on("--keep-contents 4B", "alloc 4096 put 0 abcd put 100 abcde get 0 4 get 100 5",
              "abcd\n.....\n");
-    /* and what was there is not, either */
+    /* The earlier content is not kept either. */
     check_on("--keep-contents 4B", "alloc 4096 put 2 ab put 0 XY big 1 2000 get 0 4", "X...\n");
     check_on("--keep-contents 4B", "alloc 4096 put 0 abcd fill 1 z 2 get 0 4 fill 0 z 5 get 0 4",
              "azzd\n....\n");
@@ -84,20 +85,20 @@ static void what_is_too_large_is_not_kept(void **state)
           "BBB..\n.....\n");
 }
 
-/* Copies of all the memory, which are too large to be kept, bring back what was known of it. */
+/* Copies of all the memory, which are too large to keep, restore its known content. */
 static void a_backup_brings_back_what_was_known(void **state)
 {
     (void)state;
     check("vmm 4194304 put 510 abcd put 3000000 xyz backup get 510 4 restore get 508 8 "
           "get 3000000 3",
           "....\n..abcd..\nxyz\n");
-    /* what the host has put there, as far as something was known there */
+    /* What the host has written there, where content was known. */
     check("vmm 4194304 put 510 abcd backup scribble 512 XYZ restore get 510 6", "abXY..\n");
-    /* what was copied there since then, and is not known */
+    /* What was copied there since then is unknown. */
     check("vmm 4194304 put 510 abcd backup peek 512 restore get 510 6", "ab....\n");
 }
 
-/* All that is kept is bounded: the oldest goes. 64 MiB are 64 copies of 1 MiB. */
+/* Kept content is bounded: the oldest is dropped. 64 MiB are 64 copies of 1 MiB. */
 static void the_oldest_goes(void **state)
 {
     char words[3000] = "alloc 104857600 put 0 first";
@@ -112,7 +113,7 @@ static void the_oldest_goes(void **state)
     assert_non_null(strstr(err, "the program read once what"));
 }
 
-/* The pages that are left are the first, the last, and that of what is known. */
+/* The pages that are left are the first, the last, and the one with known content. */
 static void a_backup_of_what_is_not_known_takes_no_memory(void **state)
 {
     (void)state;
@@ -122,7 +123,7 @@ static void a_backup_of_what_is_not_known_takes_no_memory(void **state)
     check("alloc 4096 put 4090 q out pinned 4096", "P 4090:q P 2\n");
 }
 
-/* Where dropped pages would come back as they were, zeros are written. */
+/* Zeros are written where dropped pages would keep their content. */
 static void a_backup_overwrites_files_and_shared_memory(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void a_size_that_is_none(void **state)
     check_printed("--keep-contents much: expected a size such as 1MiB, or 0");
 }
 
-/* ---- What operators on the host need ---- */
+/* ---- Content for operators on the host ---- */
 
 static void elements_may_lie_apart(void **state)
 {
@@ -145,7 +146,7 @@ static void elements_may_lie_apart(void **state)
     check("alloc 4096 apart 508 get 508 14", "adbecf!ab?\na.b.c...d.e.f.\n");
 }
 
-/* 25185 is "ab". What is longer than a number is zero, and nothing is counted. */
+/* 25185 is "ab". A read longer than a number gets zeros, and nothing is counted. */
 static void a_number_can_be_given(void **state)
 {
     (void)state;
@@ -153,7 +154,8 @@ static void a_number_can_be_given(void **state)
     assert_null(strstr(err, "only a kernel"));
 }
 
-/* Python begins with ours, which runs the one that it hides. The status is that of no GPU used. */
+/* Python starts with our sitecustomize, which runs the one that it hides. The status is that of
+ * an unused GPU. */
 static void sitecustomize_is_not_lost(void **state)
 {
     (void)state;
@@ -164,8 +166,8 @@ static void sitecustomize_is_not_lost(void **state)
     check_printed("mine\nown\n");
 }
 
-/* A module that only calls itself torch is told of, once: also after somebody has looked whether it
- * is there, as vLLM does. The status is that of no GPU used. */
+/* A module that is only named torch is reported once, even if a program first checks whether it
+ * exists, as vLLM does. The status is that of an unused GPU. */
 static void torch_is_met_when_it_runs(void **state)
 {
     (void)state;
@@ -181,7 +183,7 @@ static void torch_is_met_when_it_runs(void **state)
     assert_null(strstr(told + 1, "reveille: small tensors are not computed: "));
 }
 
-/* ---- What is said of it ---- */
+/* ---- Reports ---- */
 
 static void unknown_reads_are_counted(void **state)
 {
@@ -191,7 +193,7 @@ static void unknown_reads_are_counted(void **state)
     assert_non_null(strstr(err, "       3  cudaMemcpy, called by simcuda-contents\n"));
 }
 
-/* Apart from what is read as zero. */
+/* They are counted separately from what is read as zero. */
 static void assumed_values_are_counted(void **state)
 {
     (void)state;
@@ -202,7 +204,7 @@ static void assumed_values_are_counted(void **state)
     assert_null(strstr(err, "only a kernel"));
 }
 
-/* The program has ended when the machine gets to hear of its last reads. */
+/* The program has ended before the machine receives its last reads. */
 static void the_last_reads_are_counted(void **state)
 {
     (void)state;

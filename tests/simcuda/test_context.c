@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts that are destroyed give back what they held, and can be made again. Run by `reveille run
- * --gpus 2 --host-memory 4MiB`. NVML, which needs no context, says what is in use.
+ * Contexts that are destroyed release what they held, and can be made again. Run by `reveille
+ * run --gpus 2 --host-memory 4MiB`. NVML, which needs no context, reports the bytes in use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 #define CHUNK (32 * MIB)          /* of a pool */
 #define BATCH (64 * PAGE)         /* of managed memory */
 #define SHARE ((size_t)548995072) /* of a context */
-#define ONCE ((size_t)3407872)    /* as long as a process has one on the device */
+#define ONCE ((size_t)3407872)    /* while the process has any context on the device */
 #define MANAGED_ONLY "--managed"
 #define ENDS_MS 10000
 
@@ -63,7 +63,7 @@ static void make_streams(int count)
         assert_int_equal(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
 }
 
-/* A graph that allocates, and keeps what it has allocated. */
+/* A graph that allocates, and does not free. */
 static CUdeviceptr allocate_by_graph(size_t bytes)
 {
     CUgraph graph;
@@ -80,13 +80,14 @@ static CUdeviceptr allocate_by_graph(size_t bytes)
     return wanted.dptr;
 }
 
-/* What a context's end leaves. */
+/* Memory that stays after the end of a context. */
 typedef struct stays {
     CUdeviceptr pooled;
     CUdeviceptr graph;
 } stays;
 
-/* Memory of every kind that a context or its device has, and 4 MiB of pinned memory. */
+/* Takes memory of every kind that belongs to a context or its device, and 4 MiB of pinned
+ * memory. */
 static stays fill(void)
 {
     stays kept;
@@ -127,9 +128,9 @@ static void give_back(stays kept)
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
-/* Of it three pages are for 9 streams and a graph: 9 streams fill two. */
+/* Three of the pages are for 9 streams and a graph: 9 streams fill two. */
 #define FILLED (PAGE + 2 * PAGE + 3 * CHUNK + 3 * PAGE + CHUNK)
-#define STAYS (2 * CHUNK + CHUNK) /* of pools, what is allocated; of graphs */
+#define STAYS (2 * CHUNK + CHUNK) /* pools: allocated memory; graphs */
 
 static void what_the_primary_context_held_goes_back(void **state)
 {
@@ -167,7 +168,7 @@ static void manage(size_t bytes)
     assert_int_equal(cuMemPrefetchAsync(addr, bytes, here, 0, NULL), CUDA_SUCCESS);
 }
 
-/* In a process of its own. What was not handed out stays, and the next context gets it. */
+/* In a separate process. Pages that were not assigned stay, and the next context gets them. */
 static void managed_memory_of_two_contexts(void **state)
 {
     (void)state;
@@ -193,13 +194,13 @@ static void a_process_keeps_managed_memory_to_its_end(void **state)
     assert_int_equal(posix_spawn(&child, own_path, NULL, NULL, words, environ), 0);
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_int_equal(ended, 0);
-    /* The machine may hear of the end a moment later. */
+    /* The machine may receive the end of the process a moment later. */
     for (int waited_ms = 0; in_use(0) != 0 && waited_ms < ENDS_MS; waited_ms++)
         usleep(1000);
     assert_int_equal(in_use(0), 0);
 }
 
-/* Handles of cuMemCreate() need no context; what another device has is not touched. */
+/* Handles of cuMemCreate() need no context. Memory of another device is not affected. */
 static void what_is_not_the_contexts_stays(void **state)
 {
     const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -222,7 +223,8 @@ static void what_is_not_the_contexts_stays(void **state)
     assert_int_equal(in_use(0) + in_use(1), 0);
 }
 
-/* A reset releases nothing: those who have the context must, and the next makes it again. */
+/* A reset releases nothing: users must still release the context, and the next retain makes it
+ * again. */
 static void a_reset_context_is_made_again(void **state)
 {
     CUcontext first = enter(0), again;
@@ -244,10 +246,10 @@ static void a_reset_context_is_made_again(void **state)
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     assert_int_equal(in_use(0), 0);
     assert_int_equal(cuDevicePrimaryCtxReset(9), CUDA_ERROR_INVALID_DEVICE);
-    assert_int_equal(cuCtxSetCurrent(again), CUDA_SUCCESS); /* as it is until somebody retains it */
+    assert_int_equal(cuCtxSetCurrent(again), CUDA_SUCCESS); /* unchanged until it is retained */
 }
 
-/* Each context takes its share, and has memory of its own; a pool belongs to the device. */
+/* Each context takes its share, and has its own memory. A pool belongs to the device. */
 static void contexts_of_the_programs_own(void **state)
 {
     CUcontext first, second, there;
@@ -275,7 +277,7 @@ static void contexts_of_the_programs_own(void **state)
     assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* Settings that have no effect here, and are no reason to fail. */
+/* Settings without an effect here must not fail. */
 static void settings_of_a_device(void **state)
 {
     unsigned flags = 0;
@@ -326,7 +328,7 @@ static void rows_and_peers(void **state)
     assert_int_equal(cudaSetDevice(0), cudaSuccess);
 }
 
-/* cuda.h: an event and the stream that it is recorded on are of one context. */
+/* cuda.h: an event and the stream on which it is recorded belong to one context. */
 static void events_belong_to_contexts(void **state)
 {
     CUcontext contexts[3];
@@ -363,7 +365,7 @@ static void events_belong_to_contexts(void **state)
     assert_int_equal(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
 }
 
-/* Programs of older versions have other arguments. */
+/* Programs for older versions pass other arguments. */
 static void contexts_by_older_forms(void **state)
 {
     typedef CUresult (*second)(CUcontext *, unsigned, CUdevice);
@@ -417,13 +419,14 @@ static void the_runtime_goes_on_after_a_reset(void **state)
     assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess);
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     assert_int_equal(in_use(0), 0);
-    assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess); /* as the card's runtime does */
+    assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess); /* as with the card's runtime */
     assert_int_equal(in_use(0), SHARE + ONCE + 2 * PAGE);
     assert_int_equal(cudaDeviceReset(), cudaSuccess);
     assert_int_equal(in_use(0), 0);
 }
 
-/* As a card says it, silently: loggers of power, clocks and use go on with what there is. */
+/* As on a card, without a message: loggers of power, clocks and utilization continue with what
+ * is supported. */
 static void loggers_hear_what_is_not_supported(void **state)
 {
     static const char *const names[] = {"nvmlDeviceGetUtilizationRates",
@@ -457,7 +460,7 @@ static void loggers_hear_what_is_not_supported(void **state)
     }
 }
 
-/* Tools refuse a library that lacks one of these as one of another version. */
+/* Tools take a library that lacks one of these for another version, and refuse it. */
 static void no_process_and_no_part_is_seen(void **state)
 {
     static const char *const names[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime of CuTe DSL, from a program under `reveille run`: what compiled code raises, and with
- * the word "archive" the library that is linked from its package's archive.
+ * CuTe DSL's runtime, in a program under `reveille run`: the exceptions that compiled code
+ * raises, and with the word "archive" the library linked from the package's archive.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void an_error_is_raised_by_name(void **state)
                                      "(out of memory)");
 }
 
-/* Numbers as wide as they can be, too. */
+/* Including the longest numbers. */
 static void a_refused_launch_is_raised_with_its_numbers(void **state)
 {
     (void)state;

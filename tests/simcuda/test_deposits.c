@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ranks bring each other, as the machine keeps it (simcuda/machine/deposits.h): messages of
- * processes, each a connection of this program, which `reveille run` starts. Among them are those
- * that no library of ours sends.
+ * The data that ranks exchange, as the machine keeps it (simcuda/machine/deposits.h): messages
+ * of processes, each of which is a connection of this program, started by `reveille run`. Some
+ * of the messages are never sent by our libraries.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@
 #define LIMIT 1024 /* operations of a communicator (simcuda/machine/deposits.h) */
 #define MESSAGES 20000
 
-static int process[RANKS]; /* connections */
-static int observer;       /* another one */
+static int process[RANKS]; /* one connection for each rank */
+static int observer;       /* another connection */
 static uint64_t meeting;
 static int contents = -1;
 static unsigned meetings;
@@ -80,7 +80,7 @@ static int take_contents(void)
     return file;
 }
 
-/* What the file holds, after a message that is answered: those before it have been served. */
+/* The blocks of the file. The answered message ensures that earlier messages were served. */
 static long long blocks(void)
 {
     struct stat facts;
@@ -118,7 +118,7 @@ static void taken(uint32_t rank, uint64_t sequence)
     post(process[rank], &request);
 }
 
-/* Brings a page of a letter. */
+/* Brings a page filled with a letter. */
 static void bring(uint32_t rank, uint64_t sequence, char letter)
 {
     char page[4096];
@@ -146,7 +146,7 @@ static void check_letter(uint32_t rank, uint64_t sequence, uint32_t giver, char 
     assert_int_equal(there, letter);
 }
 
-/* Ends a process as kill -9 does, and waits until the machine has seen it. */
+/* Ends a process as kill -9 does, and waits until the machine has noticed. */
 static void kill_rank(uint32_t rank)
 {
     char answer[sizeof(rvli_wire_answer)];
@@ -158,7 +158,7 @@ static void kill_rank(uint32_t rank)
     close(process[rank]);
 }
 
-/* Processes with a communicator of theirs. */
+/* Connects processes, with their communicator. */
 static int begin(void **state)
 {
     rvli_wire_answer answer;
@@ -184,7 +184,7 @@ static int end(void **state)
     (void)state;
     for (uint32_t rank = 0; rank < RANKS; rank++)
         kill_rank(rank);
-    assert_int_equal(blocks(), 0); /* nothing is left of it */
+    assert_int_equal(blocks(), 0); /* nothing of it is left */
     close(observer);
     close(contents);
     return 0;
@@ -200,7 +200,7 @@ static void what_is_brought_is_taken_by_all(void **state)
     come(1, 0, RVLI_WIRE_GETS);
     come(0, 0, RVLI_WIRE_GETS);
     check_letter(0, 0, 1, 'b');
-    assert_int_equal(take(0, 0, 0, &answer), RVL_OK); /* it has come, and brought nothing */
+    assert_int_equal(take(0, 0, 0, &answer), RVL_OK); /* it has come without data */
     assert_int_equal(answer.count, 0);
     assert_int_equal(take(0, 0, 2, &answer), RVL_ERR_BUSY);
     come(2, 0, RVLI_WIRE_GETS);
@@ -260,8 +260,8 @@ static void a_process_that_ends_leaves_what_it_brought(void **state)
     check_letter(0, 0, 1, 'b');
     taken(0, 0);
     come(2, 0, RVLI_WIRE_GIVES);
-    assert_int_equal(blocks(), 0); /* the one that has ended is not waited for */
-    come(0, 1, RVLI_WIRE_GETS);    /* nor for what it never calls */
+    assert_int_equal(blocks(), 0); /* no wait for the rank that has ended */
+    come(0, 1, RVLI_WIRE_GETS);    /* nor for an operation that it never calls */
     assert_int_equal(take(0, 1, 1, &answer), RVL_ERR_STATE);
     process[1] = connect_as("later");
 }
@@ -290,7 +290,7 @@ static void pairs_are_counted_apart(void **state)
     send.to = receive.to = 2;
     assert_int_equal(ask(process[1], &send, &answer), RVL_OK);
     uint64_t place = answer.place;
-    assert_int_equal(ask(process[1], &send, &answer), RVL_ERR_STATE); /* once */
+    assert_int_equal(ask(process[1], &send, &answer), RVL_ERR_STATE); /* only once */
     assert_int_equal(pwrite(contents, "x", 1, (off_t)place), 1);
     send.kind = RVLI_WIRE_COME;
     send.bytes = RVLI_WIRE_GIVES;
@@ -304,7 +304,7 @@ static void pairs_are_counted_apart(void **state)
     assert_int_equal(ask(process[2], &receive, &answer), RVL_OK);
     assert_int_equal(answer.place, place);
     assert_int_equal(answer.total_bytes, 64);
-    receive.rank = 0; /* a third has no part in it */
+    receive.rank = 0; /* a third rank takes no part in it */
     assert_int_equal(ask(process[0], &receive, &answer), RVL_ERR_INVALID);
     receive.rank = 2;
     receive.kind = RVLI_WIRE_TAKEN;
@@ -324,8 +324,8 @@ static void too_many_operations(void **state)
                             come_more = about(RVLI_WIRE_COME, 0, LIMIT, RVLI_WIRE_GIVES);
     assert_int_equal(ask(process[0], &bring_more, &answer), RVL_ERR_BUSY);
     assert_int_equal(ask(process[0], &come_more, &answer), RVL_ERR_BUSY);
-    check_letter(0, 0, 1, 'b');  /* what there is stays */
-    come(1, 1, RVLI_WIRE_GIVES); /* and others catch up */
+    check_letter(0, 0, 1, 'b');  /* data that is there stays */
+    come(1, 1, RVLI_WIRE_GIVES); /* others catch up */
     come(2, 1, RVLI_WIRE_GIVES);
     taken(0, 1);
     assert_int_equal(ask(process[0], &come_more, &answer), RVL_OK);
@@ -341,7 +341,7 @@ static void a_rank_that_waits_no_longer(void **state)
     come(0, 0, RVLI_WIRE_GETS);
     come(0, 7, RVLI_WIRE_ENDS);
     assert_int_equal(blocks(), 0);
-    assert_int_equal(take(0, 0, 1, &answer), RVL_OK); /* unknown, for all */
+    assert_int_equal(take(0, 0, 1, &answer), RVL_OK); /* unknown, for all ranks */
     assert_int_equal(answer.count, 0);
     assert_int_equal(ask(process[1], &more, &answer), RVL_ERR_STATE);
     assert_int_equal(take(1, 1, 0, &answer), RVL_OK);
@@ -357,10 +357,11 @@ static void another_processs_rank(void **state)
     assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_NOT_FOUND);
     assert_int_equal(ask(process[0], &said, &answer), RVL_ERR_NOT_FOUND);
     come(0, 0, RVLI_WIRE_GETS);
-    assert_int_equal(take(0, 0, 1, &answer), RVL_ERR_BUSY); /* it was not rank 1 that said so */
+    assert_int_equal(take(0, 0, 1, &answer),
+                     RVL_ERR_BUSY); /* the message did not come from rank 1 */
     said.kind = RVLI_WIRE_TAKEN;
     said.rank = 0;
-    post(process[1], &said); /* nor rank 0 here */
+    post(process[1], &said); /* nor does this one come from rank 0 */
     assert_int_equal(take(0, 0, 1, &answer), RVL_ERR_BUSY);
 }
 
@@ -384,20 +385,20 @@ static void sizes_and_ranks_that_do_not_exist(void **state)
     request.to = RANKS;
     assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_NOT_FOUND);
     request.from = 1;
-    request.to = 0; /* a receiver brings nothing */
+    request.to = 0; /* a receiver brings no data */
     assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_INVALID);
     request = about(RVLI_WIRE_COME, 0, 0, RVLI_WIRE_ENDS + 1);
     assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_INVALID);
     request.bytes = RVLI_WIRE_GETS;
     request.from = 0;
-    request.to = 1; /* nor does a sender get any */
+    request.to = 1; /* a sender gets no data */
     assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_INVALID);
     come(0, 1, RVLI_WIRE_GIVES);
     request = about(RVLI_WIRE_COME, 0, 1, RVLI_WIRE_GIVES);
-    assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_STATE); /* twice */
+    assert_int_equal(ask(process[0], &request, &answer), RVL_ERR_STATE); /* only once */
 }
 
-/* Whatever comes, the machine answers, and what is asked for properly is right. */
+/* The machine answers any messages, and later valid requests still work. */
 static void any_messages(void **state)
 {
     uint32_t seed = 12345;
@@ -423,7 +424,7 @@ static void any_messages(void **state)
             request.from = request.to = RVLI_WIRE_ALL;
         int from = process[(any[7] >> 20) % RANKS];
         if (request.kind == RVLI_WIRE_COME && request.bytes == RVLI_WIRE_ENDS)
-            continue; /* it would end here */
+            continue; /* it would end the exchange */
         if (request.kind == RVLI_WIRE_TAKEN)
             post(from, &request);
         else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The simulated cuDNN, from a program under `reveille run`.
+ * The simulated cuDNN, in a program under `reveille run`.
  *   test_dnn                  with a planner that stands in for the real library (planner.c)
- *   test_dnn without REASON   with none that can be used; what is said of it
+ *   test_dnn without REASON   without a usable planner, for the reason reported
  *   test_dnn real             with the real library: its plans for a simulated H200
  */
 #include <setjmp.h>
@@ -24,7 +24,7 @@ cudnnStatus_t cudnnGetReductionWorkspaceSize(cudnnHandle_t handle, const void *r
 
 #define GOOD CUDNN_STATUS_SUCCESS
 #define TEXT_BYTES 4096
-#define NODES_MOST 8 /* of a graph */
+#define NODES_MOST 8 /* in a graph */
 
 static cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type)
 {
@@ -54,7 +54,7 @@ static void check_reason(const char *expected)
     assert_string_equal(reason, expected);
 }
 
-/* What is written to stderr meanwhile. */
+/* Collects what is written to stderr. */
 typedef struct listener {
     FILE *file;
     int stderr_kept;
@@ -113,7 +113,7 @@ static size_t used(void)
     return total_bytes - free_bytes;
 }
 
-/* 16 streams (their pages stay for others) and a small piece of memory, which does not. */
+/* 16 streams, with pages that other streams reuse, and a small piece of memory, which is freed. */
 static void a_handle_has_streams(void **state)
 {
     const size_t page = 2 << 20;
@@ -158,7 +158,7 @@ static void versions_are_the_real_ones(void **state)
     assert_string_equal(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "not fine");
 }
 
-/* ---- What the planner is told of the device ---- */
+/* ---- Device properties given to the planner ---- */
 
 static void read_properties(cudnnBackendDescriptor_t properties, char *text)
 {
@@ -256,7 +256,7 @@ static void a_graph_keeps_its_handle(void **state)
                                               CUDNN_TYPE_HANDLE, 1, &none),
                      CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     drop(graph);
-    graph = graph_of(NULL); /* perhaps where the other one was */
+    graph = graph_of(NULL); /* possibly at the address of the previous one */
     assert_int_equal(cudnnBackendGetAttribute(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE,
                                               CUDNN_TYPE_HANDLE, 1, &count, (void *)&read),
                      CUDNN_STATUS_BAD_PARAM);
@@ -265,7 +265,7 @@ static void a_graph_keeps_its_handle(void **state)
     assert_int_equal(cudnnDestroy(handle), GOOD);
 }
 
-/* What is made of a graph is made for the device of the graph's handle. */
+/* Objects made from a graph are made for the device of the graph's handle. */
 static void check_device_given(cudnnBackendDescriptorType_t type, int graph_name, int device_name)
 {
     char text[TEXT_BYTES];
@@ -353,7 +353,7 @@ static void a_plan_runs_with_its_workspace(void **state)
     assert_int_equal(cudnnDestroy(handle), GOOD);
 }
 
-/* Kernels of a graph, once a stream was captured. */
+/* The number of kernels in a captured graph. */
 static size_t captured_kernels(CUstream stream)
 {
     CUgraph graph;
@@ -444,7 +444,7 @@ static void tensors_and_filters_are_read_back(void **state)
     assert_int_equal(format, CUDNN_TENSOR_NCHW);
     assert_int_equal(count, 4);
     assert_int_equal(read_strides[1], 3);
-    assert_int_equal(read_strides[2], 15); /* two were asked for */
+    assert_int_equal(read_strides[2], 15); /* two were requested */
     assert_int_equal(cudnnDestroyFilterDescriptor(filter), GOOD);
 }
 
@@ -457,8 +457,8 @@ static cudnnStatus_t set_network(cudnnRNNDescriptor_t network, cudnnRNNMode_t mo
                                     layers, NULL, CUDNN_RNN_PADDED_IO_DISABLED);
 }
 
-/* The networks of pytorch/pytorch issue 2895, which has the reserves and numbers of weights. Its
- * cuDNN 7 has no 256 bytes of its own in the reserve; what an H100 says is in test_recurrent.c. */
+/* The networks of pytorch/pytorch issue 2895, which has their reserves and numbers of weights.
+ * Its cuDNN 7 does not add 256 bytes to the reserve. test_recurrent.c has an H100's figures. */
 static void check_network(cudnnHandle_t handle, cudnnRNNMode_t mode, size_t weights, size_t reserve)
 {
     int lengths[25];
@@ -504,7 +504,7 @@ static void networks_have_the_sizes_that_are_known(void **state)
     assert_int_equal(cudnnDestroy(handle), GOOD);
 }
 
-/* Matrices one after another, then biases; each begins where the one before ends. */
+/* Matrices one after another, then biases. Each begins where the previous one ends. */
 static void weights_lie_where_they_should(void **state)
 {
     char *matrix = NULL, *bias = NULL, *space = (char *)4096;
@@ -633,7 +633,7 @@ static void without_a_planner_nothing_is_supported(void **state)
     assert_int_equal(cudnnGetVersion(), 91900);
 }
 
-/* ---- With the real one ---- */
+/* ---- With the real planner ---- */
 
 static void set_int64(cudnnBackendDescriptor_t of, int name, int64_t count, const int64_t *values)
 {
@@ -656,7 +656,7 @@ static void set_type(cudnnBackendDescriptor_t of, int name, cudnnDataType_t type
                      GOOD);
 }
 
-/* Of bfloat16, channels last. */
+/* bfloat16, channels last. */
 static cudnnBackendDescriptor_t image(int64_t id, int64_t n, int64_t c, int64_t edge)
 {
     const int64_t sizes[] = {n, c, edge, edge}, strides[] = {c * edge * edge, 1, edge * c, c};
@@ -671,7 +671,8 @@ static cudnnBackendDescriptor_t image(int64_t id, int64_t n, int64_t c, int64_t 
     return made;
 }
 
-/* The first convolution of ResNet-50 on 128 images, forward; its result has edges of that size. */
+/* The first convolution of ResNet-50 on 128 images, forward. The result has edges of
+ * result_edge. */
 static cudnnStatus_t convolution(cudnnBackendDescriptor_t operation, int64_t result_edge)
 {
     const int64_t dimensions = 2, two[] = {2, 2}, three[] = {3, 3}, one[] = {1, 1};
@@ -717,9 +718,9 @@ static void a_wrong_convolution_is_refused(void **state)
 }
 
 /*
- * What the plan that PyTorch would take needs. Images of 3 channels are padded to 8 for the tensor
- * cores: 128 x 224 x 224 x 8 x 2 bytes, and some kilobytes. The step of traces of ResNet-50 on an
- * H200 has its peak there (docs/fidelity.md).
+ * The workspace of the plan that PyTorch would choose. Images with 3 channels are padded to 8
+ * for the tensor cores: 128 x 224 x 224 x 8 x 2 bytes, and a few kilobytes. On an H200, the step
+ * of traces of ResNet-50 has its peak there (docs/fidelity.md).
  */
 static void the_first_plan_needs_what_it_needs_on_a_card(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `reveille fit` on programs that ask for as many GiB as they are told. */
+/* `reveille fit` on programs that allocate a given number of GiB. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,20 +15,20 @@
 #include "tests/support/run_command.h"
 
 #define FIT COMMAND_WORD " fit --find n=1..512 "
-/* It dies where it is refused, and so does a program of PyTorch. */
+/* Like a PyTorch program, it ends when it is refused. */
 #define ASKS "-- sh -c '" PROGRAM " malloc $(({n} * 1073741824)) | grep -q ^0' 2>err"
 
 static void the_largest_is_found_on_each_device(void **state)
 {
     (void)state;
     assert_int_equal(run_shell(FIT "--device h100-80g,a100-40g " ASKS), 0);
-    /* 79.2 GiB, less 0.5 of a context and 2.4 of headroom; 39.4, 0.5 and 1.2 */
+    /* 79.2 GiB, minus 0.5 for a context and 2.4 of headroom; 39.4, 0.5 and 1.2 */
     check_printed(
         "\nn on h100-80g: at most 76, with 2.7 GiB to spare\n  with 77  tight: 1.7 GiB to "
         "spare on device 0, less than the headroom of 2.4 GiB\n  binds  stage run, most of "
         "it simcuda-program");
     check_printed("\nn on a100-40g: at most 37, with 1.9 GiB to spare\n  with 38  tight: ");
-    check_printed("  128  526.8 MiB            "); /* what was tried, with its verdict */
+    check_printed("  128  526.8 MiB            "); /* the tried values, with their verdicts */
     check_printed("  out of memory\n");
     assert_int_equal(run_shell(FIT "--device a100-40g --headroom 0 --jobs 5 " ASKS), 0);
     check_printed("\nn on a100-40g: at most 38, with 900.5 MiB to spare\n  with 39  out of memory: "
@@ -66,7 +66,7 @@ static void nothing_fits(void **state)
     check_printed("\nn on a100-40g: no value fits, from 100 on\n  with 100  out of memory: ");
 }
 
-/* A larger one has room again: seven multiples of it are one of another size. */
+/* A larger value may fit again, since sizes are rounded. Here, larger n stand for 1 GiB. */
 static void one_that_fits_again_is_named(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void one_that_fits_again_is_named(void **state)
     check_printed("  40 fits again, though 38 does not: its sizes round otherwise\n");
 }
 
-/* A failure that is not of memory is not an answer. */
+/* A failure other than of memory gives no answer. */
 static void a_command_that_fails_ends_the_search(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void a_command_that_fails_ends_the_search(void **state)
     assert_int_equal(run_shell(FIT "--gpus 2 -- sh -c 'echo before {n}; exit 4' 2>err"), 2);
     folder_read("err", err, sizeof err);
     check_contains(err, "the command said at its end:\n  | before 1\n");
-    assert_null(strstr(err, "devices 0-1: ")); /* our table is not the command's */
+    assert_null(strstr(err, "devices 0-1: ")); /* the command's table does not contain ours */
     assert_int_equal(run_shell(FIT "--timeout 1 -- sh -c '" PROGRAM " malloc 1 held 30 {n}' 2>err"),
                      2);
     check_printed("no answer: with 1 no verdict: it did not end within 1 s\n");
@@ -142,7 +142,7 @@ static void bad_usage(void **state)
     }
 }
 
-/* Nothing that it has started outlives it, and it leaves no file. */
+/* No process that it has started is left, and no file. */
 static void a_signal_ends_all(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void a_signal_ends_all(void **state)
                                " malloc 1 held 41.5 {n}' 2>err & fit=$!; sleep 1; kill -TERM $fit; "
                                "wait $fit; echo $?; ls t | wc -l; ps -eo args | grep -c "
                                "'^[^ ]*simcuda-program malloc 1 held 41[.]5'"),
-                     1); /* grep's, which has found nothing */
+                     1); /* grep's status: no match */
     check_printed("143\n0\n0\n");
 }
 

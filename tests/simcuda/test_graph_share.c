@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Slots of graphs' kernels: when they are made, in which pages, and who gets them later. */
+/* Slots for graphs' kernels: when they are made, in which pages, and which graphs reuse them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "simcuda/driver/graph_share.h"
 
 #define KIB ((size_t)1024)
-#define ROOM (2000 * KIB)    /* that a context has for either kind */
-#define SMALL ((size_t)1792) /* bytes of slots for arguments */
+#define ROOM (2000 * KIB)    /* a context's room for each kind */
+#define SMALL ((size_t)1792) /* sizes of slots for arguments */
 #define MIDDLE ((size_t)2816)
 #define LARGE ((size_t)8192)
 #define LAUNCH ((size_t)512)
@@ -25,7 +25,7 @@ static int begin(void **state)
     return 0;
 }
 
-/* Kernels that are alike. */
+/* The needs of kernels of one kind. */
 static rvli_graph_needs needs_of(size_t kernels, uint64_t argument_bytes)
 {
     rvli_graph_needs needs = {0};
@@ -71,10 +71,10 @@ static void the_context_has_room_for_the_first(void **state)
     assert_int_equal(share.argument_rooms[0], ROOM - kernels * SMALL);
     assert_int_equal(share.launch_rooms[0], ROOM - kernels * LAUNCH);
     assert_int_equal(add(1, 0), 1);
-    assert_int_equal(add(1, 2289), 0); /* beside it, although the size is another */
+    assert_int_equal(add(1, 2289), 0); /* in the same page, in spite of the other size */
 }
 
-/* As many as a page holds are a page of their own, and its rest is no room for others. */
+/* Slots that fill a page get a page of their own. Its rest is not used for others. */
 static void many_have_pages_of_their_own(void **state)
 {
     (void)state;
@@ -91,18 +91,18 @@ static void many_have_pages_of_their_own(void **state)
 static void destroyed_graphs_leave_their_slots(void **state)
 {
     (void)state;
-    assert_int_equal(add(4096, 256), 4 + 1); /* 7 MiB of arguments, 2 of launches */
+    assert_int_equal(add(4096, 256), 4 + 1); /* 7 MiB of arguments, 2 MiB of launches */
     drop(4096, 256);
     assert_int_equal(add(4000, 0), 0);
     assert_int_equal(add(96, 0), 0);
-    assert_int_equal(add(1500, 0), 2); /* nothing was left; launches have room */
+    assert_int_equal(add(1500, 0), 2); /* no slot was left; launches have room */
     drop(4000, 0);
     assert_int_equal(add(4000 + 700, 0), 0); /* 700 slots are made, where there is room */
     assert_int_equal(share.arguments[0].made, 4096 + 1500 + 700);
     assert_int_equal(share.arguments[0].used, 96 + 1500 + 4700);
 }
 
-/* Slots of one size are none of another. Those of launches are all alike. */
+/* Slots for arguments of one size are not used for another. Slots for launches have one size. */
 static void sizes_share_no_slots(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void sizes_share_no_slots(void **state)
     assert_int_equal(share.arguments[1].made, 4096);
 }
 
-/* The smallest room that is large enough is taken; pages beyond those kept in mind are full. */
+/* The smallest sufficient room is used. Pages beyond the tracked ones count as full. */
 static void rooms_are_kept_in_mind(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void rooms_are_kept_in_mind(void **state)
     size_t pages = 0;
     for (size_t i = 0; i < RVLI_GRAPH_ROOMS + 2; i++)
         pages += add(700 + 10 * i, 0);
-    assert_int_equal(pages, RVLI_GRAPH_ROOMS + 2 + 2); /* and launches: two pages */
+    assert_int_equal(pages, RVLI_GRAPH_ROOMS + 2 + 2); /* and two pages for launches */
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < RVLI_GRAPH_ROOMS; i++)
         least = share.argument_rooms[i] < least ? share.argument_rooms[i] : least;
@@ -131,7 +131,7 @@ static void rooms_are_kept_in_mind(void **state)
         assert_int_not_equal(share.argument_rooms[i], least);
 }
 
-/* Of a context that is gone: the next one knows nothing of them. */
+/* Slots of a destroyed context: the next context does not have them. */
 static void more_may_be_dropped_than_there_are(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What images of device code say, and broken ones: nothing behind their end is read. */
+/* The content of images of device code, and broken images: nothing behind their end is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static rvli_image_error read_as(const void *bytes, size_t size_bytes, int major,
     return rvli_image_read(bytes, size_bytes, major, minor, &image);
 }
 
-/* Reads a copy that ends where its memory ends: sanitizers see what lies behind it. */
+/* Reads a copy at the end of its memory, so that sanitizers detect reads beyond it. */
 static rvli_image_error read_exactly(const void *bytes, size_t size_bytes)
 {
     void *copy = malloc(size_bytes > 0 ? size_bytes : 1);
@@ -70,7 +70,7 @@ static rvli_image_error read_exactly(const void *bytes, size_t size_bytes)
 static void check_refused(rvli_image_error got, rvli_image_error expected)
 {
     assert_int_equal(got, expected);
-    assert_int_equal(image.version, 12345); /* and nothing is written */
+    assert_int_equal(image.version, 12345); /* nothing was written */
 }
 
 static void check_entry(const char *name, unsigned registers, unsigned shared_bytes,
@@ -164,7 +164,7 @@ static void a_cubin_may_have_no_kernel(void **state)
     rvli_image_free(&image);
 }
 
-/* The table of sections ends the file, so that any shorter one is broken. */
+/* The table of sections ends the file, so any shorter file is broken. */
 static void a_cubin_that_is_cut_is_refused(void **state)
 {
     unsigned char bytes[CUBIN_BYTES_MOST];
@@ -174,7 +174,7 @@ static void a_cubin_that_is_cut_is_refused(void **state)
         check_refused(read_exactly(bytes, length), RVLI_IMAGE_INVALID);
 }
 
-/* Whatever stands in the first so many bytes, what is read is inside. */
+/* With any value in the first `first` bytes, all reads stay inside. */
 static void check_changes(const unsigned char *bytes, size_t size, size_t first)
 {
     static const unsigned char values[] = {0, 1, 0x7f, 0x80, 0xff};
@@ -204,7 +204,7 @@ static void a_cubin_with_any_byte_changed_is_read_inside(void **state)
     check_changes(bytes, size, size);
 }
 
-/* Where the size is not known, a header may name an end that is not memory. */
+/* If the size is unknown, a header may give an end that is not mapped. */
 static void a_cubin_that_ends_nowhere_is_refused(void **state)
 {
     unsigned char bytes[CUBIN_BYTES_MOST];
@@ -308,7 +308,7 @@ static void ptx_with_any_byte_changed_or_cut_is_read_inside(void **state)
 #define PART_BYTES 64
 #define PTX_PART 1
 #define CUBIN_PART 2
-#define BY_SOME 0x1000u /* nobody knows it */
+#define BY_SOME 0x1000u /* an unknown method */
 #define BY_LZ4 0x2000u
 #define BY_ZSTD 0x8000u
 
@@ -328,7 +328,7 @@ static size_t put_part(unsigned char *to, unsigned kind, unsigned version, const
     return PART_BYTES + bytes;
 }
 
-/* Puts the header before parts that end at a place; answers the size of all. */
+/* Puts the header before parts that end at a place. Returns the total size. */
 static size_t put_fat(unsigned char *to, size_t parts_bytes)
 {
     const uint32_t magic = 0xba55ed50u;
@@ -340,7 +340,7 @@ static size_t put_fat(unsigned char *to, size_t parts_bytes)
     return 16 + parts_bytes;
 }
 
-/* Code for 8.0 and 9.0 and text for 9.0, in this order. */
+/* Machine code for 8.0 and 9.0, and text for 9.0, in this order. */
 static size_t make_fat(unsigned char *fat)
 {
     unsigned char bytes[CUBIN_BYTES_MOST];
@@ -368,11 +368,11 @@ static void a_fat_binary_gives_what_fits(void **state)
     assert_int_equal(read_as(&wrapper, SIZE_MAX, 8, 6), RVLI_IMAGE_OK);
     check_entry("older", 40, 0, 0, 0);
     rvli_image_free(&image);
-    assert_int_equal(read_as(fat, SIZE_MAX, 12, 0), RVLI_IMAGE_OK); /* by the text */
+    assert_int_equal(read_as(fat, SIZE_MAX, 12, 0), RVLI_IMAGE_OK); /* from the text */
     check_entry("work", RVLI_REGISTERS_ASSUMED, 2080, 0, 128);
     rvli_image_free(&image);
     check_refused(read_as(fat, size, 7, 5), RVLI_IMAGE_OTHER_CARD);
-    check_refused(read_as(&wrapper, sizeof wrapper, 9, 0), RVLI_IMAGE_INVALID); /* of a file */
+    check_refused(read_as(&wrapper, sizeof wrapper, 9, 0), RVLI_IMAGE_INVALID); /* as in a file */
     for (size_t length = 0; length < size; length++)
         check_refused(read_exactly(fat, length), RVLI_IMAGE_INVALID);
     check_changes(fat, size, 16 + PART_BYTES);
@@ -389,7 +389,7 @@ static void what_is_compressed_is_sealed(void **state)
     rvli_image_free(&image);
 }
 
-/* Compressed as nvcc of CUDA 12 or 13 does it: code for 9.0 that calls assert(). */
+/* Compressed as by nvcc of CUDA 12 or 13: code for 9.0 that calls assert(). */
 static size_t make_compressed(unsigned char *fat, uint32_t way, uint64_t expanded_bytes_less)
 {
     unsigned char bytes[CUBIN_BYTES_MOST], packed[2 * CUBIN_BYTES_MOST];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that processes share, as the machine has it. What CUDA answers is in ipc_facts.c. */
+/* Memory that processes share, as the machine counts it. ipc_facts.c has CUDA's results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,13 +13,13 @@
 
 #define RUN COMMAND_WORD " run "
 
-/* Two contexts, and 64 MiB that both processes have open, one of them for two devices. */
+/* Two contexts, and 64 MiB that both processes have open, in one process for two devices. */
 static void it_is_counted_once(void **state)
 {
     (void)state;
     assert_int_equal(run_shell(RUN "--gpus 2 --json -- " PROGRAM " devices 2>err"), 0);
     check_printed("\"peak_bytes\":1168506880");
-    check_printed("\"peak_bytes\":1101398016"); /* on the second nothing but contexts */
+    check_printed("\"peak_bytes\":1101398016"); /* only contexts on the second */
 }
 
 static void devices_that_a_process_does_not_see(void **state)
@@ -32,18 +32,17 @@ static void devices_that_a_process_does_not_see(void **state)
                   "it is of its first: cudaSuccess, 0\n");
 }
 
-/* The machine has one file for each descriptor that is open, and keeps some for processes to come.
- */
+/* The machine has a file for each open descriptor, and keeps some for later processes. */
 static void there_can_be_no_more_descriptors(void **state)
 {
     (void)state;
-    /* The program gives up where it cannot do without one. */
+    /* The program ends where it needs a descriptor. */
     assert_int_equal(run_shell("ulimit -n 70 && " RUN "-- " PROGRAM " files 2>err"), 1);
     check_printed("\nfile: CUDA_ERROR_OPERATING_SYSTEM\n");
     check_printed("\nimport one's own: CUDA_ERROR_UNKNOWN, +0\n");
 }
 
-/* Contents would lie far out in a file: they are not kept, and the program is not ended. */
+/* Contents would be far out in a file, so they are not kept, and the program is not ended. */
 static void files_have_a_limit(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that belongs to no context, from a program under `reveille run`. */
+/* Code that belongs to no context, in a program under `reveille run`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void a_library_gives_its_kernels(void **state)
                      CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* It is taken, and refused by all that needs it. */
+/* Loading succeeds. All that needs the code fails. */
 static void broken_code_is_found_out_when_it_is_used(void **state)
 {
     CUlibrary library = NULL;
@@ -78,7 +78,7 @@ static void broken_code_is_found_out_when_it_is_used(void **state)
     assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
 }
 
-/* Its variables are there once a context is, and a second time they are the same. */
+/* Its variables exist once there is a context, and a second lookup returns the same ones. */
 static void a_library_has_variables_in_a_context(void **state)
 {
     CUlibrary library = NULL;
@@ -98,7 +98,7 @@ static void a_library_has_variables_in_a_context(void **state)
     assert_int_equal(cuLibraryGetGlobal(&addr, &bytes, library, "count"), CUDA_SUCCESS);
     assert_int_equal(bytes, 4);
     assert_int_equal(cuMemcpyDtoH(&value, addr, 4), CUDA_SUCCESS);
-    assert_int_equal(value, 0); /* of PTX the first value is not read */
+    assert_int_equal(value, 0); /* initial values in PTX are not read */
     assert_int_equal(cuLibraryGetGlobal(&other, NULL, library, "none"), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
     assert_int_equal(cuLibraryGetModule(&again, library), CUDA_SUCCESS);

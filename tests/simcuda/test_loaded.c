@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the driver takes for code, from a program under `reveille run --gpus 2`. Kernels are
- * registered by hand, as compilers' start-up code does it.
+ * The memory that the driver takes for code, in a program under `reveille run --gpus 2`. Kernels
+ * are registered by hand, as compilers' start-up code does it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "cubin_writer.h"
 
 #define MIB ((size_t)1 << 20)
-#define ASSERT (90 * MIB) /* what assert() needs, once */
+#define ASSERT (90 * MIB) /* for assert(), once */
 
 void **__cudaRegisterFatBinary(void *wrapper);
 void __cudaUnregisterFatBinary(void **handle);
@@ -26,7 +26,7 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
                             int threads, void *thread_id, void *block_id, void *block_dim,
                             void *grid_dim, int *size);
 
-/* As in a file of fat binaries: a header, and one part of a cubin. */
+/* The format of fat binaries: a header, and one part with a cubin. */
 typedef struct fat {
     uint32_t magic;
     uint16_t version, header_bytes;
@@ -51,10 +51,10 @@ typedef struct program {
     } wrapper;
     fat fat;
     void **handle;
-    char hosts[KERNELS]; /* their addresses stand for the kernels */
+    char hosts[KERNELS]; /* their addresses identify the kernels */
 } program;
 
-/* The first kernel has so much code, and calls a function of the driver's. */
+/* The first kernel has so much code, and calls a function of the driver. */
 static void begin(program *of, unsigned code_bytes, const char *calls)
 {
     const cubin_shape shape = {.version = 90,
@@ -96,7 +96,7 @@ static size_t used(void)
     return total_bytes - free_bytes;
 }
 
-/* The tests go on from each other: what was loaded stays, as on a card. */
+/* The tests build on each other: loaded code stays, as on a card. */
 static void what_is_registered_takes_nothing(void **state)
 {
     static program none;
@@ -110,7 +110,7 @@ static void what_is_registered_takes_nothing(void **state)
     end(&none);
 }
 
-/* As many kernels of 64 KiB as an H200 had room for: 5, and then 31 a page. */
+/* Kernels of 64 KiB fit as on an H200: 5, and then 31 per page. */
 static void kernels_lie_side_by_side(void **state)
 {
     static program many[40];
@@ -139,7 +139,7 @@ static void a_large_kernel_has_pages(void **state)
     begin(&of, 3 * MIB, NULL);
     assert_int_equal(launch(&of.hosts[0]), cudaSuccess);
     assert_int_equal(used() - before, 4 * MIB);
-    assert_int_equal(launch(&of.hosts[1]), cudaSuccess); /* beside others */
+    assert_int_equal(launch(&of.hosts[1]), cudaSuccess); /* in the same page as others */
     assert_int_equal(used() - before, 4 * MIB);
     end(&of);
 }
@@ -159,9 +159,9 @@ static void what_assert_needs_is_loaded_once(void **state)
     end(&other);
 }
 
-/* 132 multiprocessors of 2048 threads, each with 512 bytes more than the context has for them. */
-/* A reset loses the code of a device, which is loaded again when it is launched; another keeps it.
- */
+/* 132 multiprocessors with 2048 threads, each with 512 bytes more than the context provides. */
+/* A reset loses a device's code, which is loaded again at its launch. Another device keeps its
+ * code. */
 static void what_is_lost_is_loaded_again(void **state)
 {
     static program of;

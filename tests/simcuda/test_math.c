@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What handles and plans of cuFFT, cuSOLVER and cuSPARSE take on a device, from a program under
+/* The device memory of handles and plans of cuFFT, cuSOLVER and cuSPARSE, in a program under
  * `reveille run`. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ static void each_solver_has_its_own_memory(void **state)
     void *first = NULL, *second = NULL;
     (void)state;
     assert_int_equal(cusolverDnCreate(NULL), 3);
-    assert_int_equal(cusolverDnCreate(&first), 0); /* brings a context */
+    assert_int_equal(cusolverDnCreate(&first), 0); /* makes a context */
     const size_t before = used();
     assert_int_equal(cusolverDnCreate(&second), 0);
     assert_int_equal(used() - before, 96 * MIB);
@@ -179,7 +179,7 @@ static void plans_are_refused(void **state)
     assert_int_equal(cufftXtSetGPUs(), 16);
 }
 
-/* Numbers that are no neighbours: from 4,096 on they take several kernels, and so a workspace. */
+/* Numbers that are not adjacent: from 4,096 on, they need several kernels, and so a workspace. */
 static void strides_of_the_older_call_count(void **state)
 {
     int n = 8192, handle = 0;

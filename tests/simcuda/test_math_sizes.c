@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Workspaces of cuSOLVER and cuFFT by their rules, held against an H100: test_math_sizes SOLVER
+ * The rules for workspaces of cuSOLVER and cuFFT, compared with an H100: test_math_sizes SOLVER
  * FFT. The files are parts of solver.csv and fft.csv in bench/results/2026-11-27-h100
  * (bench/gpu/driver/workspaces.py).
  */
@@ -30,7 +30,7 @@ static const char *solver_file, *fft_file;
 typedef struct row {
     char function[64];
     rvli_solver_type type;
-    int second; /* the triangle, or whether the result is the economic one */
+    int second; /* the triangle, or whether the result is economy-sized */
     uint64_t m, n, k, batch, said;
 } row;
 
@@ -79,7 +79,7 @@ static uint64_t asked(const row *of)
     return bytes * numbers_of(of, name + 1) + (strcmp(name, "Xgeev") == 0 ? 0 : 128);
 }
 
-/* Parts in a thousand that a rule may be off by. 0: not by a byte. */
+/* The allowed error of a rule, in thousandths. 0: exact to the byte. */
 static uint64_t bound_of(const row *of)
 {
     static const struct {
@@ -108,7 +108,7 @@ static void check(const row *of)
                  (unsigned long)of->said);
 }
 
-/* A card's own answer that has run over is none. */
+/* Rejects a card's result that has overflowed. */
 static bool read_row(const char *text, row *into)
 {
     unsigned long m, n, k, batch;
@@ -182,7 +182,8 @@ static bool has_powers_of_two(const rvli_fft_plan *plan)
     return !plan->apart && plan->dimensions == 1;
 }
 
-/* Nine of ten lie within 5 % of the card's, and all powers of two from neighbours but few. */
+/* Nine of ten are within 5 % of the card's, and so are all but a few powers of two of adjacent
+ * numbers. */
 static void plans_ask_for_what_they_do_on_a_card(void **state)
 {
     char text[256];
@@ -205,7 +206,7 @@ static void plans_ask_for_what_they_do_on_a_card(void **state)
     assert_true(near * 10 >= count * 9);
 }
 
-/* Bluestein's algorithm alone has tables. */
+/* Only Bluestein's algorithm has tables. */
 static void only_large_primes_have_tables(void **state)
 {
     const rvli_fft_plan smooth = {

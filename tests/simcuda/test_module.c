@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device code in a context: modules, launches and occupancy, from a program under `reveille run`.
- */
+/* Device code in a context: modules, launches and occupancy, in a program under `reveille run`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +103,7 @@ static void what_is_no_code_is_refused(void **state)
     assert_null(other);
 }
 
-/* The file is as large as it says; one that is cut is refused. */
+/* The file has the size that it states. A truncated file is refused. */
 static void a_module_comes_from_a_file(void **state)
 {
     CUmodule other = NULL;
@@ -142,14 +141,14 @@ static void options_are_answered(void **state)
     void *values[] = {log, (void *)sizeof log, (void *)3};
     (void)state;
     assert_int_equal(cuModuleLoadDataEx(&other, cubin, 3, options, values), CUDA_SUCCESS);
-    assert_null(values[1]); /* nothing was said */
+    assert_null(values[1]); /* empty */
     assert_ptr_equal(values[0], log);
     assert_ptr_equal(values[2], (void *)3);
     assert_int_equal(cuModuleUnload(other), CUDA_SUCCESS);
     assert_int_equal(cuModuleLoadDataEx(&other, cubin, 1, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* ---- What it has ---- */
+/* ---- Content of a module ---- */
 
 static void functions_are_found_by_name(void **state)
 {
@@ -175,7 +174,7 @@ static void functions_are_found_by_name(void **state)
     assert_null(function);
 }
 
-/* One that was listed says what it can say without its code, until it is asked for by name. */
+/* A listed function reports what it can without its code, until it is requested by name. */
 static void a_function_is_loaded_by_its_name(void **state)
 {
     const CUfunction_attribute threads = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
@@ -235,7 +234,7 @@ static void a_variable_has_its_value_and_no_physical_memory(void **state)
     assert_int_equal(cuMemGetInfo(&left, &total), CUDA_SUCCESS);
     assert_int_equal(cuModuleLoadData(&other, cubin), CUDA_SUCCESS);
     assert_int_equal(cuMemGetInfo(&left_after, &total), CUDA_SUCCESS);
-    assert_int_equal(left_after, left); /* not counted yet */
+    assert_int_equal(left_after, left); /* not counted at loading */
     assert_int_equal(cuModuleGetGlobal(&addr, &bytes, other, "seen"), CUDA_SUCCESS);
     assert_int_equal(bytes, 4);
     assert_int_equal(cuMemcpyDtoH(&value, addr, 4), CUDA_SUCCESS);
@@ -343,7 +342,7 @@ static void clusters_divide_the_grid(void **state)
     assert_int_equal(launch_clusters(few, 32, 32), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
-/* 132 multiprocessors of an H200, with two blocks of 1024 threads each. */
+/* 132 multiprocessors of an H200, each with two blocks of 1024 threads. */
 static void a_cooperative_launch_fits_on_the_device(void **state)
 {
     CUfunction few = find("few");
@@ -382,7 +381,8 @@ static void a_function_goes_with_its_module(void **state)
 
 /* ---- Time ---- */
 
-/* What measures takes the same in each run: by kernels, and not by this machine's clock. */
+/* A measured time depends on the number of kernels, not on this machine's clock, so it is the
+ * same in each run. */
 static void time_goes_by_kernels(void **state)
 {
     CUevent from = NULL, to = NULL;
@@ -436,8 +436,8 @@ static void occupancy_follows_from_needs(void **state)
     assert_int_equal(blocks_of("many", 128, 0), 3);  /* by registers */
     assert_int_equal(blocks_of("shared", 32, 0), 5); /* by shared memory */
     assert_int_equal(blocks_of("few", 32, 49152), 4);
-    assert_int_equal(blocks_of("few", 32, 49153), 0); /* it was not asked for */
-    assert_int_equal(blocks_of("bound", 128, 0), 16); /* beyond what its code says */
+    assert_int_equal(blocks_of("few", 32, 49153), 0); /* more was not requested */
+    assert_int_equal(blocks_of("bound", 128, 0), 16); /* beyond the limit in its code */
     assert_int_equal(blocks_of("many", 512, 0), 0);
     assert_int_equal(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, find("few"), 0, 0),
                      CUDA_ERROR_INVALID_VALUE);
@@ -476,7 +476,7 @@ static CUresult add(CUlinkState link, const char *text)
                          NULL, NULL);
 }
 
-/* The input that has kernels is the answer, which loads as a module; it is the link's own. */
+/* The result is the input with kernels, which loads as a module. The link owns it. */
 static void linking_answers_what_has_kernels(void **state)
 {
     CUlinkState link = NULL;
@@ -487,7 +487,7 @@ static void linking_answers_what_has_kernels(void **state)
     size_t bytes = 0;
     (void)state;
     assert_int_equal(cuLinkCreate(1, &option, &value, &link), CUDA_SUCCESS);
-    assert_null(value); /* of the log */
+    assert_null(value); /* the log's size */
     assert_int_equal(add(link, no_kernel), CUDA_SUCCESS);
     assert_int_equal(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS);
     assert_int_equal(bytes, strlen(no_kernel));
@@ -514,7 +514,7 @@ static void linking_is_refused(void **state)
     assert_int_equal(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
     assert_null(link);
     assert_int_equal(cuLinkCreate(0, NULL, NULL, &link), CUDA_SUCCESS);
-    assert_int_equal(cuLinkComplete(link, &image, NULL), CUDA_ERROR_INVALID_VALUE); /* nothing */
+    assert_int_equal(cuLinkComplete(link, &image, NULL), CUDA_ERROR_INVALID_VALUE); /* no input */
     assert_int_equal(add(link, ""), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(add(NULL, one_kernel), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL on simulated GPUs: ranks that are processes of a run, or all of one. */
+/* NCCL on simulated GPUs: ranks that are processes of a run, or all in one process. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,14 +15,14 @@
 #include "tests/support/run_command.h"
 
 #define CONTEXT 552402944LL         /* what the driver takes for a process */
-#define COMMUNICATOR 205520896LL    /* 196 MiB, of two ranks and more, when it is made */
-#define COLLECTIVE 301989888LL      /* 288 MiB with its first collective */
-#define CODE 199229440LL            /* 190 MiB with what asserts need, once in a process */
-#define COLLECTIVE_CODE 199229440LL /* 190 MiB with the first collective of a process */
+#define COMMUNICATOR 205520896LL    /* 196 MiB, for two or more ranks, at its creation */
+#define COLLECTIVE 301989888LL      /* 288 MiB, with its first collective */
+#define CODE 199229440LL            /* 190 MiB, with what asserts need, once per process */
+#define COLLECTIVE_CODE 199229440LL /* 190 MiB, with the first collective of a process */
 #define WORKING (CONTEXT + CODE + COMMUNICATOR + COLLECTIVE_CODE + COLLECTIVE)
 #define PAGE 2097152LL
 
-/* ---- Coming together ---- */
+/* ---- Meeting ---- */
 
 static void ranks_meet(void **state)
 {
@@ -45,7 +45,7 @@ static void one_process_has_all_ranks(void **state)
     check_line(0, "0");
     check_line(1, "0/4 on 0");
     check_line(2, "0");
-    check_number(3, WORKING + PAGE); /* what it has not freed */
+    check_number(3, WORKING + PAGE); /* with the memory that it has not freed */
     check_number(5, WORKING + PAGE);
 }
 
@@ -94,7 +94,7 @@ static void two_ranks_of_one_device(void **state)
     check_file("err", "Duplicate GPU detected: rank 0 and rank 1 both on CUDA device 0");
 }
 
-/* Each rank sees one device, which it calls 0. */
+/* Each rank sees one device, as device 0. */
 static void ranks_that_see_one_device(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void one_rank_of_many(void **state)
     check_line(4, "0");
     check_number(5, WORKING);
     check_line(6, "0");
-    check_line(7, "2/64 on 0"); /* its key; of the others nothing is known */
+    check_line(7, "2/64 on 0"); /* its key; nothing is known of the other ranks */
     check_line(8, "0");
 }
 
@@ -209,7 +209,7 @@ static void what_a_communicator_takes(void **state)
     check_number(3, CONTEXT + CODE + COMMUNICATOR);
     check_number(5, CONTEXT + CODE + 2 * COMMUNICATOR);
     check_number(7, CONTEXT + CODE + 2 * COMMUNICATOR);
-    check_number(9, CONTEXT + CODE + 2 * COMMUNICATOR); /* it had none of its own */
+    check_number(9, CONTEXT + CODE + 2 * COMMUNICATOR); /* it had no memory of its own */
     check_file("table", "NCCL of simcuda-program[");
 }
 
@@ -221,7 +221,7 @@ static void what_the_first_collective_takes(void **state)
                      0);
     check_number(2, CONTEXT + CODE + COMMUNICATOR);
     check_number(4, WORKING);
-    check_number(6, WORKING); /* once */
+    check_number(6, WORKING); /* only once */
     check_line(7, "507510784 0 304087040 811597824 ");
     check_number(9, CONTEXT + CODE + COLLECTIVE_CODE);
     check_number(11, WORKING);
@@ -257,8 +257,8 @@ static void alone_it_takes_nothing(void **state)
     check_line(4, "0");
 }
 
-/* Of seven operations the one of no elements launches nothing, and the four of a group one kernel.
- * A rank without others launches none. */
+/* Of seven operations, the one without elements launches nothing, and the four in a group launch
+ * one kernel. A communicator of one rank launches none. */
 static void captured_operations_are_nodes(void **state)
 {
     (void)state;
@@ -289,7 +289,8 @@ static void suspended_and_resumed(void **state)
     check_line(10, "5"); /* it is not suspended */
 }
 
-/* As NCCL has it: nobody is suspended before all are, and nobody goes on before all are resumed. */
+/* As in NCCL: no rank is suspended before all ranks are, and none continues before all are
+ * resumed. */
 static void suspending_waits_for_all(void **state)
 {
     (void)state;
@@ -307,7 +308,7 @@ static void suspending_waits_for_all(void **state)
     check_line(3, "2"); /* ncclSystemError */
     check_number(4, CONTEXT + CODE + COMMUNICATOR);
     check_line(5, "205520896 0 104857600 310378496 ");
-    check_line(6, "2"); /* it has failed for good */
+    check_line(6, "2"); /* it has failed permanently */
     check_file("err", " s for ranks that have not come: 1. ");
 }
 
@@ -319,7 +320,7 @@ static void a_rank_that_ends_instead_of_suspending(void **state)
                                " nccl device 1 init id 1 2 held 1 end >1 2>&1) & " PROGRAM
                                " nccl device 0 init id 0 2 patience 3 suspend; wait' 2>err"),
                      0);
-    check_line(3, "2"); /* it had not come, so nobody knows that it has ended */
+    check_line(3, "2"); /* it had not come, so its end is not detected */
 }
 
 static void all_ranks_of_a_process_suspend(void **state)
@@ -379,7 +380,7 @@ static void no_room_for_a_communicator(void **state)
     check_file("err", "Cuda failure 2 'out of memory'");
     check_file("table", "fits after 2 refusals that the program survived, with ");
     check_file("table", "]/NCCL asked for ");
-    check_number(3, CONTEXT + 149300445184LL); /* what failed has changed nothing */
+    check_number(3, CONTEXT + 149300445184LL); /* the failure has changed nothing */
 }
 
 static void no_room_to_resume(void **state)
@@ -411,7 +412,7 @@ static void memory_for_programs(void **state)
 
 /* ---- Bad calls ---- */
 
-/* Without the first look hidden, DDP's first bucket would go as the clock has it. */
+/* If the watchdog could see the first bucket, timing would decide when DDP frees it. */
 static void a_watchdog_sees_what_it_is_shown(void **state)
 {
     (void)state;
@@ -432,7 +433,7 @@ static void bad_operations(void **state)
     check_line(3, "4");
     check_line(4, "4");
     check_line(5, "4");
-    check_line(6, "1"); /* beyond the buffer */
+    check_line(6, "1"); /* outside the buffer */
     check_line(7, "4");
     check_line(8, "4");
     check_line(9, "5");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks bring each other by operations of NCCL, as their programs read it. */
+/* The data that ranks exchange through NCCL operations, as their programs read it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,18 +22,18 @@ static void run_to(int status, int ranks, const char *words)
     check_line(1, "0");
 }
 
-/* Words of ranks after they have a communicator. */
+/* Runs ranks with these words, after they have a communicator. */
 static void run(int ranks, const char *words)
 {
     run_to(0, ranks, words);
 }
 
-/* All that a rank printed after its communicator was made. */
+/* Compares all that a rank printed after its communicator was made. */
 static void check_rank(int rank, const char *expected)
 {
     char name[] = {(char)('0' + rank), '\0'}, text[8192];
     folder_read(name, text, sizeof text);
-    const char *after = strchr(text, '\n'); /* of device */
+    const char *after = strchr(text, '\n'); /* the result of device */
     after = after != NULL ? strchr(after + 1, '\n') : NULL;
     assert_non_null(after);
     assert_string_equal(after + 1, expected);
@@ -88,7 +88,7 @@ static void numbers_of_every_type(void **state)
     check_numbers("e5m2", "min", "3c,bc", "40,3c", "3c bc");
 }
 
-/* By ncclRedOpCreatePreMulSum(): each rank has a factor of its own. */
+/* With ncclRedOpCreatePreMulSum(), each rank has its own factor. */
 static void factors_of_ranks(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void all_operations(void **state)
     check_rank(2, "0\n20 21 22 \n0\n22 \n0\n63 \n");
     check_unknown_reads(NULL);
     run(3, "put i32 $1,1 reduceto max 2 get 2 gather 1 get 6");
-    check_rank(0, "0\n0 0 \n0\n0 0 0 0 0 0 \n"); /* it is not the root: nothing was written */
+    check_rank(0, "0\n0 0 \n0\n0 0 0 0 0 0 \n"); /* not the root: nothing was written */
     check_rank(1, "0\n0 0 \n0\n0 1 1 1 2 1 \n");
     check_rank(2, "0\n2 1 \n0\n2 1 0 0 0 0 \n");
 }
@@ -123,7 +123,7 @@ static void all_operations(void **state)
 static void sends_and_receives(void **state)
 {
     (void)state;
-    /* In a ring, two after another, beside an operation of all. */
+    /* In a ring, two in succession, mixed with an operation of all ranks. */
     run(3, "put i32 $1,5 send $((($1 + 1) % 3)) put i32 1$1,6 send $((($1 + 1) % 3)) allreduce max "
            "recv $((($1 + 2) % 3)) get 2 recv $((($1 + 2) % 3)) get 2");
     check_rank(0, "0\n0\n0\n0\n2 5 \n0\n12 6 \n");
@@ -136,7 +136,7 @@ static void sends_and_receives(void **state)
     check_all(1, "0\n0\n7 8 \n");
 }
 
-/* What was received is sent on, copied and written over before anybody reads it. */
+/* Received data is sent on, copied and overwritten before it is read. */
 static void nobody_waits_before_a_read(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void nobody_waits_before_a_read(void **state)
     check_all(2, "0\n0\n0\n8 16 \n");
     run(2, "put i32 1,2 $([ $1 = 1 ] && echo held 1) allreduce sum copied over 9 get 2");
     check_all(2, "0\n2 9 \n");
-    run(2, "put i32 1,2 allreduce sum allreduce max get 2"); /* the first is never read */
+    run(2, "put i32 1,2 allreduce sum allreduce max get 2"); /* the first result is never read */
     check_all(2, "0\n0\n1 2 \n");
 }
 
@@ -163,12 +163,13 @@ static void those_of_a_split(void **state)
     check_rank(3, "0\n0\n4 \n");
 }
 
-/* ---- What is unknown ---- */
+/* ---- Unknown data ---- */
 
 static void what_a_rank_does_not_know(void **state)
 {
     (void)state;
-    /* One number of rank 1 is unknown: its sum is, and its own place in what is gathered. */
+    /* One number of rank 1 is unknown. So its sum is unknown, and so is its place in what is
+     * gathered. */
     run(2, "put i32 1,$([ $1 = 0 ] && echo 2 || echo -) allreduce sum get 1 get 2 allgather get 3 "
            "get 4");
     check_all(2, "0\n2 \n2 0 \n0\n1 2 1 \n1 2 1 0 \n");
@@ -231,7 +232,7 @@ static void a_rank_that_ends_after_it_has_brought(void **state)
     check_unknown_reads(NULL);
 }
 
-/* The command has ended well: `reveille run` exits with 3, and says why. */
+/* The command ends well, but `reveille run` exits with 3, and reports why. */
 static void run_that_waits(const char *seconds, const char *words)
 {
     setenv("REVEILLE_NCCL_LEFT_TIMEOUT_S", seconds, 1);
@@ -247,14 +248,14 @@ static void run_that_waits(const char *seconds, const char *words)
 static void a_rank_that_ends_before(void **state)
 {
     (void)state;
-    /* What it reads is unknown, and the wait of the copy ends: 702, cudaErrorLaunchTimeout. */
+    /* What it reads is unknown, and the copy's wait ends with 702, cudaErrorLaunchTimeout. */
     run_that_waits("0", "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum get 1");
     check_rank(0, "0\n702\n");
     check_unknown_reads("once");
 }
 
-/* Fewer batches than others, under DDP: nobody reads anything, and a card waits. 6: ncclRemoteError
- * of the communicator, which has failed by the next call. */
+/* Fewer batches than on other ranks, under DDP: nothing is read, and a card waits. 6:
+ * ncclRemoteError of the communicator, which has failed by the next call. */
 static void a_rank_that_leaves_early_is_waited_for(void **state)
 {
     (void)state;
@@ -263,19 +264,20 @@ static void a_rank_that_leaves_early_is_waited_for(void **state)
     check_rank(0, "0\n0\n6\n6\n702\n");
     check_file("err", "rank 0 of 2 has waited for rank 1, which has left without calling "
                       "ncclAllReduce: its communicator fails");
-    /* It leaves after rank 0 has called. Nobody takes anything from that operation. */
+    /* It leaves after rank 0 has called. No rank takes data from that operation. */
     run_that_waits("0", "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
     check_rank(0, "0\n702\n");
     run_that_waits("0", "put i32 - $([ $1 = 1 ] && echo held 1 end) allreduce sum held 2 sync");
     check_rank(0, "0\n702\n");
-    /* Nobody waits for it, also since rank 0 has left before; the machine has seen it. */
+    /* No rank waits for it, even if rank 0 has left before. The machine notices it. */
     run_that_waits("10", "put i32 3 allreduce sum $([ $1 = 1 ] && echo end) held 1 allreduce sum");
     check_rank(0, "0\n0\n");
     run_to(3, 2, "put i32 3 $([ $1 = 0 ] && echo allreduce sum || echo held 1)");
     check_file("table", "no verdict: rank 0 of 2 calls ncclAllReduce, and rank 1 has left");
 }
 
-/* Not ready, and no error, until the time is over: then the error comes first, for a watchdog. */
+/* Not ready, without an error, until the timeout. Then the communicator fails first, for a
+ * watchdog. */
 static void a_watchdog_sees_that_a_rank_has_left(void **state)
 {
     (void)state;
@@ -296,14 +298,14 @@ static void a_rank_that_has_called_all_may_leave(void **state)
     run(2, "put i32 3 allreduce sum sync $([ $1 = 1 ] && echo end) held 1");
     folder_read("err", text, sizeof text);
     assert_null(strstr(text, "has left"));
-    /* What fits into NCCL's buffers is sent, also if nobody takes it. */
+    /* What fits in NCCL's buffers is sent, even if no rank takes it. */
     run(2, "put i32 3 $([ $1 = 1 ] && echo end) held 1 send 1 broadcast 0 sync");
     check_rank(0, "0\n0\n0\n");
     check_file("err",
                "rank 0 of 2 calls ncclSend, and rank 1 has left without calling it: on cards");
 }
 
-/* Rank 1 never calls what rank 0 calls, and has not ended when rank 0 gives up. */
+/* Rank 1 never calls what rank 0 calls, and is still running when rank 0 gives up. */
 static void check_gives_up(const char *words, const char *expected)
 {
     char line[2048];
@@ -340,7 +342,7 @@ static void a_rank_that_is_late_is_named(void **state)
                     "called");
 }
 
-/* Whichever of the two ranks calls second says it, once. */
+/* The rank that calls second reports the difference, once. */
 static void check_difference(const char *of_0, const char *of_1)
 {
     char text[2 * 8192], by_0[512], by_1[512];
@@ -386,7 +388,7 @@ static void ranks_that_differ_are_named(void **state)
 
 /* ---- Waiting for streams, events and devices ---- */
 
-/* Rank 1 leaves a mark, and comes to the operation when rank 0 has waited for a while. */
+/* Rank 1 makes a mark, and comes to the operation after rank 0 has waited for a while. */
 static void check_waits(const char *options, const char *operation, const char *wait)
 {
     char line[2048];
@@ -414,11 +416,11 @@ static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
         check_waits("", operations[i], "sync");
     check_waits("", "captured sum", "sync");
     check_waits("", "streamed sum", "sync");
-    check_waits("--keep-contents 0", "allreduce sum", "sync"); /* and brings nothing */
+    check_waits("--keep-contents 0", "allreduce sum", "sync"); /* without data */
 }
 
-/* Rank 0 leaves a mark before rank 1 comes. It has given something, and has waited for a stream and
- * an event that have no part in what all do. */
+/* Rank 0 makes a mark before rank 1 comes. It has sent data, and has waited for a stream and an
+ * event that take no part in the operations of all ranks. */
 static void who_need_not_wait_does_not(void **state)
 {
     (void)state;
@@ -430,7 +432,7 @@ static void who_need_not_wait_does_not(void **state)
     check_rank(1, "0\n1\n0\n0\n0\n0\n2 4 \n");
 }
 
-/* Rank 0 asks before rank 1 has come, and after it. 600: cudaErrorNotReady. */
+/* Rank 0 queries before and after rank 1 has come. 600: cudaErrorNotReady. */
 static void queries_are_not_ready_before_all_ranks_come(void **state)
 {
     (void)state;
@@ -441,8 +443,8 @@ static void queries_are_not_ready_before_all_ranks_come(void **state)
     check_rank(1, "0 0 0 0 0\n1\n0\n0 0 0 0 0\n2 4 \n");
 }
 
-/* Each launch calls what was captured: ranks may call it in a graph or not. A launch after the end
- * of the communicator calls nothing. */
+/* Each launch calls the captured operations. Ranks may call them in a graph or directly. A
+ * launch after the end of the communicator calls nothing. */
 static void launches_call_what_was_captured(void **state)
 {
     (void)state;
@@ -463,7 +465,7 @@ static void who_waits_for_too_long_fails(void **state)
                       "communicator fails");
 }
 
-/* ---- Bounds ---- */
+/* ---- Limits ---- */
 
 static void many_operations(void **state)
 {
@@ -490,13 +492,13 @@ static void a_rank_that_is_far_ahead_for_too_long(void **state)
     check_file("err", " s for others, which are too many operations behind");
 }
 
-/* 64 MiB are kept of what is brought, with as much for what of it is known. */
+/* 64 MiB of data are kept, and as much for the flags of known bytes. */
 static void more_than_there_is_room_for(void **state)
 {
     (void)state;
     assert_int_equal(run_shell("rm -f far"), 0);
     run(2, "put i8 1 large 8 few $([ $1 = 1 ] && echo comes far) large 40 far allreduce sum get 1");
-    check_rank(0, "2 2\n0\n0 0\n0\n0\n2 \n"); /* unknown, and then all is free again */
+    check_rank(0, "2 2\n0\n0 0\n0\n0\n2 \n"); /* unknown, and then all room is free again */
     check_rank(1, "2 2\n0\n1\n0 0\n0\n0\n2 \n");
     check_unknown_reads("4 times");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's functions as programs of older versions of CUDA find and call them: by
+ * The driver's functions as programs for older versions of CUDA find and call them: through
  * cuGetProcAddress() with a version, and by name. Run by `reveille run`.
  */
 #include <setjmp.h>
@@ -31,10 +31,10 @@ static void *found(const char *name, int version, cuuint64_t flags)
     return function;
 }
 
-/* The function of a version, as its type in cudaTypedefs.h. */
+/* The function of a version, with its type in cudaTypedefs.h. */
 #define OLDER(name, version) ((PFN_##name##_v##version)(uintptr_t)found(#name, version, 0))
 
-/* Of which the header has no types. */
+/* The header has no types for these. */
 typedef CUresult (*begin_fn)(CUstream);
 typedef CUresult (*instantiate_fn)(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 
@@ -44,7 +44,7 @@ static void forms_by_version(void **state)
 {
     static const struct {
         const char *name;
-        int version; /* which brings the form, and up to the next */
+        int version; /* introduces the form, which holds up to the next version */
         const char *form;
     } forms[] = {
         {"cuMemAdvise", 8000, "cuMemAdvise"},
@@ -104,8 +104,8 @@ static void forms_of_streams_by_thread(void **state)
     assert_ptr_equal(found("cuCtxGetCurrent", 12000, own), dlsym(library, "cuCtxGetCurrent"));
 }
 
-/* cuda.h: CUDA_SUCCESS, and NULL. Before CUDA 12 there was no status to say it by. A form is no
- * name. */
+/* cuda.h: CUDA_SUCCESS, and NULL. Before CUDA 12 there was no status to report it. A form is not
+ * a name. */
 static void names_that_are_none(void **state)
 {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -122,18 +122,18 @@ static void names_that_are_none(void **state)
         (__typeof__(first))(uintptr_t)dlsym(library, "cuGetProcAddress");
     function = &status;
     assert_int_equal(first("cuNone", &function, 11080, 0), CUDA_ERROR_NOT_FOUND);
-    assert_ptr_equal(function, &status); /* as it was */
+    assert_ptr_equal(function, &status); /* unchanged */
     assert_int_equal(first("cuInit", NULL, 11080, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(first("cuInit", &function, 11080, 0), CUDA_SUCCESS);
     assert_ptr_equal(function, dlsym(library, "cuInit"));
 }
 
-/* What is asked of a version before the function is found, and not given. */
+/* Functions requested with a version before the one that introduced them are not returned. */
 static void functions_that_are_newer(void **state)
 {
     static const struct {
         const char *name;
-        int version; /* which brings the function, by its type in cudaTypedefs.h */
+        int version; /* introduces the function, by its type in cudaTypedefs.h */
     } functions[] = {
         {"cuInit", 2000},
         {"cuMemAllocAsync", 11020},
@@ -154,12 +154,12 @@ static void functions_that_are_newer(void **state)
         assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
         function = &status;
         assert_int_equal(first(name, &function, before, 0), CUDA_ERROR_NOT_FOUND);
-        assert_ptr_equal(function, &status); /* as it was */
+        assert_ptr_equal(function, &status); /* unchanged */
         assert_non_null(found(name, functions[i].version, 0));
     }
 }
 
-/* Versions that the driver does not know, and flags. */
+/* Versions unknown to the driver, and unknown flags. */
 static void refused_questions(void **state)
 {
     static const struct {
@@ -278,7 +278,7 @@ static void edges(void **state)
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-/* A node of a kernel, and what an update of its graph says. */
+/* A kernel node, and the result of updating its graph. */
 static void kernels_and_updates(void **state)
 {
     static const char code[] = ".version 7.8\n.target sm_80\n.address_size 64\n"
@@ -329,7 +329,7 @@ static void kernels_and_updates(void **state)
     assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
-/* Programs that are linked with the driver, or look for its functions by name. */
+/* Names in programs that are linked with the driver, or look up its functions by name. */
 static void names_of_older_programs(void **state)
 {
     float milliseconds = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The machine hears what was said before: here two processes play by hand, and nothing is served
- * while they speak.
+ * The machine serves messages in the order in which they were sent. Here, this program acts as
+ * two processes, and the machine serves nothing while they send.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static void say(int file, rvli_wire_request request)
     assert_int_equal(send(file, &request, sizeof request, MSG_NOSIGNAL), sizeof request);
 }
 
-/* All that has been said. */
+/* Serves all messages sent so far. */
 static void serve(void)
 {
     int ends[2];
@@ -71,7 +71,7 @@ static int begin_process(const char *program)
     return file;
 }
 
-/* Of lines that begin so, those that stand before the first that begins with `end`. */
+/* Counts the lines with this beginning before the first line that begins with `end`. */
 static int count_before(const char *trace, const char *begin, const char *end)
 {
     char line[512];
@@ -85,8 +85,8 @@ static int count_before(const char *trace, const char *begin, const char *end)
     return count;
 }
 
-/* A worker frees and says so; its controller, which has memory as well, ends the stage. Nobody
- * waits for an answer to either. */
+/* A worker frees memory and tells its controller, which also has memory, and ends the stage.
+ * Neither waits for an answer. */
 static void a_stage_ends_behind_what_was_freed(void **state)
 {
     uint64_t pieces[PIECES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `reveille run` in places that are not a developer's machine: a program that has become another
- * user, a file that may not grow or that another run writes, too, a container that refuses files in
- * memory or has little of /dev/shm.
+ * `reveille run` in places other than a developer's machine: a program that has switched to
+ * another user, a file that may not grow or that another run also writes, a container that
+ * refuses files in memory or has a small /dev/shm.
  */
 #include <limits.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@
 
 static char own_path[PATH_MAX];
 
-/* stderr of the command, and its own exit status. */
+/* Checks stderr of the command, and its own exit status. */
 static void check_run(const char *line, int status, const char *part)
 {
     char err[4096];
@@ -34,7 +34,7 @@ static void check_run(const char *line, int status, const char *part)
     check_contains(err, part);
 }
 
-/* As su, gosu and setpriv do below a command of root. */
+/* As su, gosu and setpriv do in a command of root. */
 static void another_user_is_told_what_to_do(void **state)
 {
     (void)state;
@@ -46,10 +46,10 @@ static void another_user_is_told_what_to_do(void **state)
               "...'\n");
     check_printed("0\n-100\n-100\n"); /* cudaErrorNoDevice */
     check_run(COMMAND_WORD " run -- " PROGRAM " memory become 65534 memory 2>err", 0, "");
-    check_printed(H200_CONTEXT "0\n" H200_CONTEXT); /* who is connected stays so */
+    check_printed(H200_CONTEXT "0\n" H200_CONTEXT); /* existing connections stay */
 }
 
-/* The run is over; what can be said is which file, why, and what to do. */
+/* The run is over. The message says which file, why, and what to do. */
 static void a_trace_that_cannot_grow(void **state)
 {
     char line[4096] = "ulimit -f 1; " COMMAND_WORD " run -o x.rvt -- " PROGRAM;
@@ -61,7 +61,7 @@ static void a_trace_that_cannot_grow(void **state)
               "reveille: x.rvt: the trace is larger than a file may be: raise ulimit -f: EFBIG\n");
 }
 
-/* Each tells what it did itself. The file is that of the run which began last. */
+/* Each run reports its own result. The file is from the run that began last. */
 static void two_runs_into_one_file(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void what_cannot_be_written_or_run_leaves_the_old_file(void **state)
     check_run(COMMAND_WORD " run -o /dev/stdout -- " PROGRAM " memory 2>err | cat", 0,
               "-o /dev/stdout: the table is made of the trace, which cannot be read again from "
               "there: name a file, or leave -o out\n");
-    assert_string_equal(answer.out, ""); /* the program has not begun */
+    assert_string_equal(answer.out, ""); /* the program was not started */
     folder_read("old.rvt", text, sizeof text);
     assert_string_equal(text, "of an older run");
 }
@@ -113,7 +113,7 @@ static void no_files_in_memory(void **state)
               2, "memfd_create(): a container's seccomp profile must allow them)");
 }
 
-/* Docker gives a container 64 MiB of it; here there is none at all. */
+/* Docker gives a container 64 MiB of /dev/shm. Here there is none. */
 static void no_shared_memory_folder(void **state)
 {
     (void)state;

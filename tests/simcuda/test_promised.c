@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Contents that are on their way: what reads, writes, copies and frees of promised memory do. */
+/* Content that is on its way: reads, writes, copies and frees of promised memory. */
 #include <setjmp.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -16,10 +16,10 @@
 #include "simcuda/driver/contents.h"
 
 #define BYTES 100
-#define PROMISES_MOST 16 /* that stay unread (simcuda/driver/contents.c) */
+#define PROMISES_MOST 16 /* unread promises that may stay (simcuda/driver/contents.c) */
 #define THREADS 4
 
-/* Who brings the alphabet, over and over, and knows all of it but one byte. */
+/* Brings the alphabet repeatedly, with one unknown byte. */
 typedef struct carrier {
     atomic_int brought, ended;
     size_t bytes, unknown;
@@ -60,7 +60,7 @@ static void promise(carrier *of, size_t at)
     assert_true(rvli_contents_promise(memory + at, of->bytes, &bringer, of));
 }
 
-/* A '.' stands for what is not known. */
+/* A '.' stands for an unknown byte. */
 static void check(size_t at, const char *expected)
 {
     char got[BYTES + 1] = "";
@@ -92,7 +92,7 @@ static void a_read_has_it_brought(void **state)
 {
     carrier of = carrier_of(3);
     (void)state;
-    promise(&of, 500); /* over the end of a piece that is kept at once */
+    promise(&of, 500); /* across the end of a kept piece */
     assert_false(rvli_contents_knows(memory + 500));
     assert_int_equal(atomic_load(&of.brought), 0);
     check(499, ".abc.efghijklmnopqrst");
@@ -128,8 +128,8 @@ static void a_copy_is_promised_too(void **state)
     promise(&of, 100);
     rvli_contents_write(memory + 90, "12345", 5);
     rvli_contents_write(memory + 104, "-", 1);
-    rvli_contents_move(memory + 2000, memory + 90, 50); /* what is known and what is promised */
-    rvli_contents_move(memory + 110, memory + 100, 40); /* over itself */
+    rvli_contents_move(memory + 2000, memory + 90, 50); /* known and promised content */
+    rvli_contents_move(memory + 110, memory + 100, 40); /* overlapping itself */
     rvli_contents_write(memory + 200, "9", 1);
     assert_int_equal(atomic_load(&of.brought), 0);
     rvli_contents_forget(memory + 100, 10);
@@ -153,8 +153,8 @@ static void a_later_promise_takes_its_place(void **state)
     promise(&first, 0);
     promise(&second, 0);
     assert_int_equal(atomic_load(&first.ended), 2);
-    assert_int_equal(atomic_load(&first.brought), 1); /* the second time nobody asked */
-    rvli_contents_forget(memory, 200);                /* it is not there when this ends */
+    assert_int_equal(atomic_load(&first.brought), 1); /* not needed the second time */
+    rvli_contents_forget(memory, 200);                /* no promise may outlive its carrier */
     assert_int_equal(atomic_load(&second.ended), 2);
 }
 
@@ -169,7 +169,7 @@ static void strides_are_read_as_one(void **state)
     assert_string_equal(got, "adknux");
 }
 
-/* What has come goes where it belongs when others come; what has not come stays. */
+/* Content that has arrived is written when later promises come. Other promises stay. */
 static void those_that_nobody_reads(void **state)
 {
     static carrier all[3 * PROMISES_MOST];
@@ -191,7 +191,7 @@ static void those_that_nobody_reads(void **state)
         atomic_store(&all[i].here, i > 0);
         promise(&all[i], i * 200);
     }
-    assert_int_equal(rvli_contents_promises(), 3 * PROMISES_MOST); /* the oldest is not here */
+    assert_int_equal(rvli_contents_promises(), 3 * PROMISES_MOST); /* the oldest has not arrived */
     rvli_contents_tidy();
     assert_int_equal(rvli_contents_promises(), 3 * PROMISES_MOST);
     atomic_store(&all[0].here, true);
@@ -230,7 +230,8 @@ static void threads_wait_for_one(void **state)
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, read_it, NULL), 0);
     usleep(20000);
-    rvli_contents_write(memory + 5000, "others go on", 12); /* while they wait */
+    rvli_contents_write(memory + 5000, "others go on",
+                        12); /* other threads continue while they wait */
     check(5000, "others go on");
     atomic_store(&of.here, true);
     for (int i = 0; i < THREADS; i++) {
@@ -242,7 +243,7 @@ static void threads_wait_for_one(void **state)
     assert_int_equal(atomic_load(&of.ended), 1);
 }
 
-/* Written while it is brought: what was written stays. */
+/* If the memory is written while the content is brought, the written bytes stay. */
 static void written_while_it_is_on_its_way(void **state)
 {
     pthread_t thread;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What recurrent networks need, held against an H100 with cuDNN 9.19: test_recurrent FILE, from
- * `reveille run`. FILE is of bench/gpu/driver/recurrent.py. tests/data has some of the networks of
- * recurrent.csv and recurrent_open.csv in bench/results/2026-11-27-h100: each two settings are
- * together in one of them, and so is each number of steps and sequences where a rule changes.
+ * The needs of recurrent networks, compared with an H100 with cuDNN 9.19: test_recurrent FILE,
+ * under `reveille run`. FILE comes from bench/gpu/driver/recurrent.py. tests/data has some of
+ * the networks of recurrent.csv and recurrent_open.csv in bench/results/2026-11-27-h100. They
+ * cover each pair of settings, and each number of steps and sequences at which a rule changes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@
 #define GOOD CUDNN_STATUS_SUCCESS
 #define NETWORKS_LEAST 150
 #define LENGTHS_MOST 256
-/* Too much for backward passes that are persistent, of float16, and of hidden sizes and sequences
- * of no multiple of 8. */
+/* Excess for persistent backward passes of float16, if the hidden size and the number of
+ * sequences are not multiples of 8. */
 #define BEYOND_MOST 64
 
 typedef struct sizes {
@@ -111,7 +111,7 @@ static sizes asked(cudnnHandle_t handle, const line *from)
     return got;
 }
 
-/* No bytes: the rule is exact. */
+/* 0: the rule is exact. */
 static size_t bound_of(const line *from)
 {
     return from->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC && type_of(from) == CUDNN_DATA_HALF &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL's operations on numbers: every small float, and integers at their ends. */
+/* NCCL's reductions: every small float, and integers at the limits of their range. */
 #include <setjmp.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "simcuda/nccl/reduce.h"
 
-/* What IEEE 754 and the formats of fp8 say of a code, by a table of their fields. */
+/* The value of a code by IEEE 754 and the fp8 formats, from a table of their fields. */
 static float meaning(rvli_nccl_type type, unsigned code)
 {
     const int bits[RVLI_NCCL_TYPES][2] = {[RVLI_NCCL_FLOAT16] = {5, 10},
@@ -42,7 +42,7 @@ static unsigned add(rvli_nccl_type type, rvli_reduction how, unsigned a, unsigne
     return into;
 }
 
-/* A number plus nothing is itself, and so is the greater of it and itself. */
+/* A number plus zero is itself, and so is the maximum of it and itself. */
 static void every_small_float_stays_what_it_is(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void every_small_float_stays_what_it_is(void **state)
                 assert_true(isnan(meaning(small[i], sum)));
                 assert_true(isnan(meaning(small[i], most)));
             } else if (isinf(value) && small[i] == RVLI_NCCL_FLOAT8_E5M2) {
-                assert_int_equal(sum & 0x7f, 0x7b); /* fp8 ends at its largest */
+                assert_int_equal(sum & 0x7f, 0x7b); /* fp8 saturates at its largest number */
             } else {
                 assert_true(meaning(small[i], sum) == value);
                 assert_true(value == 0 || sum == code);
@@ -64,7 +64,7 @@ static void every_small_float_stays_what_it_is(void **state)
         }
 }
 
-/* The sum lies at least as near to the true one as its neighbours do. */
+/* The sum is at least as near to the exact sum as its neighbours are. */
 static void sums_are_rounded_to_the_nearest(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void sums_are_rounded_to_the_nearest(void **state)
                 assert_false(fabs(up - exact) < fabs(got - exact));
                 assert_false(fabs(down - exact) < fabs(got - exact));
                 if (fabs(up - exact) == fabs(got - exact))
-                    assert_int_equal(sum & 1, 0); /* between two the even one */
+                    assert_int_equal(sum & 1, 0); /* ties go to even */
             }
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The runtime's calls for code that belongs to no context, from a program under `reveille run`. */
+/* The runtime's calls for code that belongs to no context, in a program under `reveille run`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
                            ".visible .entry one()\n{\n ret;\n}\n"
                            ".visible .entry other()\n{\n ret;\n}\n";
 
-/* What failed is also the thread's last error, until it is asked for. */
+/* A failure is also the thread's last error, until that is read. */
 static void assert_fails(cudaError_t got, cudaError_t expected)
 {
     assert_int_equal(got, expected);
@@ -60,7 +60,7 @@ static void kernels_are_found_and_launched(void **state)
     assert_fails(cudaLibraryUnload(NULL), cudaErrorInvalidResourceHandle);
 }
 
-/* More than 48 KiB has to be asked for, and no more than the device has. */
+/* More than 48 KiB must be requested, up to the device's limit. */
 static void a_kernel_gets_shared_memory(void **state)
 {
     const dim3 one = {1, 1, 1};
@@ -123,7 +123,7 @@ static void code_comes_from_a_file(void **state)
     assert_null(library);
 }
 
-/* It is taken, and refused when it is used. */
+/* Loading succeeds. Its use fails. */
 static void broken_code_is_found_out_late(void **state)
 {
     cudaLibrary_t library = NULL;

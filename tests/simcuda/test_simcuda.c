@@ -19,11 +19,11 @@
 #define MIB 1048576LL
 #define H200 150109880320LL
 #define CONTEXT 552402944LL /* what the driver takes for a process */
-#define SECOND 548995072LL  /* and for each further one */
+#define SECOND 548995072LL  /* and for each further process */
 #define PAGE (2 * MIB)
 #define OUT_OF_MEMORY 2
 
-/* The i-th line of what was printed, as a number. */
+/* The i-th line of the output, as a number. */
 static long long printed(int line)
 {
     const char *at = answer.out;
@@ -35,7 +35,8 @@ static long long printed(int line)
     return atoll(at);
 }
 
-/* Runs the program with words on a machine with options, and shows nothing but what it printed. */
+/* Runs the program with words on a machine with options. answer.out has only the program's
+ * output. */
 static int run_on(const char *options, const char *words)
 {
     char line[2048];
@@ -59,7 +60,7 @@ static void what_is_in_use(void **state)
                                 "free memory name"),
                      0);
     assert_int_equal(printed(0), CONTEXT);
-    assert_int_equal(printed(2), CONTEXT + PAGE); /* a page that small ones share */
+    assert_int_equal(printed(2), CONTEXT + PAGE); /* a page that small allocations share */
     assert_int_equal(printed(4), CONTEXT + PAGE);
     assert_int_equal(printed(6), CONTEXT + 2 * PAGE); /* a page of its own */
     assert_int_equal(printed(8), CONTEXT + PAGE);
@@ -76,7 +77,7 @@ static void out_of_memory_at_the_byte(void **state)
     assert_int_equal(run_on("", words), 0);
     assert_int_equal(printed(0), OUT_OF_MEMORY);
     check_printed("cudaErrorMemoryAllocation\n");
-    assert_int_equal(printed(2), CONTEXT); /* what failed has changed nothing */
+    assert_int_equal(printed(2), CONTEXT); /* the failure has changed nothing */
     assert_int_equal(printed(3), 0);
     assert_int_equal(printed(4), CONTEXT + room);
     assert_int_equal(printed(5), OUT_OF_MEMORY);
@@ -90,8 +91,8 @@ static void out_of_memory_at_the_byte(void **state)
     check_printed("\"requested_bytes\":149558394880");
 }
 
-/* The last line is what happened: a program that dies of it, that fails otherwise, that does
- * nothing. */
+/* The verdict is what happened to a program that ends because of memory, fails otherwise, or
+ * does nothing. */
 static void the_verdict_is_what_happened(void **state)
 {
     (void)state;
@@ -118,7 +119,7 @@ static void the_verdict_is_what_happened(void **state)
     check_err("--headroom 101%: expected a part such as 3%, a size such as 2GiB, or 0");
 }
 
-/* The trace of a run says the same as the run. */
+/* The trace of a run has the run's verdict. */
 static void a_trace_has_its_verdict(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void devices_are_apart(void **state)
     check_printed("\"device\":1");
 }
 
-/* A measured card's own figures; where a file has none, the H200's. */
+/* A measured card's figures. Where a file lacks them, the H200's are used. */
 static void a_profile_says_what_the_driver_takes(void **state)
 {
     (void)state;
@@ -196,12 +197,12 @@ static void a_profile_says_what_the_driver_takes(void **state)
     assert_int_equal(run_on("--device own.json", words), 0);
     long long once = CONTEXT - SECOND, now = once + 314572800;
     assert_int_equal(printed(0), now);
-    assert_int_equal(printed(2), now); /* the first stream is free there, too */
+    assert_int_equal(printed(2), now); /* the first stream takes nothing there either */
     assert_int_equal(printed(4), now += 18 * PAGE);
     assert_int_equal(printed(5), 0);
-    assert_int_equal(printed(7), now += 3 * PAGE); /* the first kernel, and not the second */
+    assert_int_equal(printed(7), now += 3 * PAGE); /* the first kernel, but not the second */
     assert_int_equal(printed(8), 0);
-    assert_int_equal(printed(10), now += 2 * PAGE); /* whole pages; the first graph alone */
+    assert_int_equal(printed(10), now += 2 * PAGE); /* whole pages; the first graph only */
     assert_int_equal(run_on("--device none.json", words), 0);
     assert_int_equal(printed(0), CONTEXT);
     assert_int_equal(printed(4), CONTEXT + 9 * PAGE);
@@ -209,8 +210,7 @@ static void a_profile_says_what_the_driver_takes(void **state)
     assert_int_equal(printed(10), CONTEXT + 9 * PAGE);
 }
 
-/* What a figure of a profile asks for may not fit. Nothing is taken then, and it can be tried
- * again. */
+/* A profile's figure may not fit. Then nothing is taken, and it can be tried again. */
 static void a_profiles_figures_may_not_fit(void **state)
 {
     (void)state;
@@ -229,12 +229,12 @@ static void a_profiles_figures_may_not_fit(void **state)
     assert_int_equal(printed(7), now + 3 * PAGE);
 }
 
-/* NVML and the runtime agree, in a process of NVML's own, too. */
+/* NVML and the runtime agree, also in a process with NVML only. */
 static void nvml_says_the_same(void **state)
 {
     (void)state;
     assert_int_equal(run_on("--gpus 2", "nvml 0 nvml 1 malloc 4194304 nvml 0 nvml 1 nvml 2"), 0);
-    assert_int_equal(printed(0), 0); /* and takes nothing itself */
+    assert_int_equal(printed(0), 0); /* it takes nothing itself */
     assert_int_equal(printed(1), 0);
     assert_int_equal(printed(3), CONTEXT + 4194304);
     assert_int_equal(printed(4), 0);
@@ -250,7 +250,7 @@ static void nvml_knows_no_confidential_computing(void **state)
     assert_int_equal(printed(3), -25); /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
 }
 
-/* A process that sees the second GPU alone calls it 0; NVML keeps its number. */
+/* A process that sees only the second GPU calls it 0. NVML keeps its number. */
 static void a_process_sees_the_devices_it_lists(void **state)
 {
     (void)state;
@@ -270,7 +270,7 @@ static void a_process_sees_the_devices_it_lists(void **state)
     assert_int_equal(printed(12), 2); /* too late */
 }
 
-/* How many devices the list shows, and the number of the first. */
+/* Checks how many devices the list makes visible, and the number of the first. */
 static void check_seen(const char *list, long long count, long long first)
 {
     char words[256];
@@ -287,12 +287,12 @@ static void lists_of_devices_are_read_as_cuda_reads_them(void **state)
     const long long none = -100; /* cudaErrorNoDevice */
     check_seen("1", 1, 1);
     check_seen(" 2, 0", 2, 2);
-    check_seen("1,3,0", 1, 1); /* there is no 3: what follows is not seen */
+    check_seen("1,3,0", 1, 1); /* there is no 3, so later entries are ignored */
     check_seen("2,-1,0", 1, 2);
     check_seen("GPU-72657665-696c-6c65-2d73-696d00000002", 1, 2);
     check_seen("gpu-72657665-696c-6c65-2d73-696d00000001,GPU-72657665-696c-6c65-2d73-696d00000000",
                2, 1);
-    check_seen("GPU-72", none, none); /* begins three */
+    check_seen("GPU-72", none, none); /* three UUIDs begin with it */
     check_seen("", none, none);
     check_seen("-1", none, none);
     check_seen("NoDevFiles", none, none);
@@ -301,7 +301,7 @@ static void lists_of_devices_are_read_as_cuda_reads_them(void **state)
     check_seen("18446744073709551617", none, none);
 }
 
-/* What the shell's variable names are real GPUs. */
+/* The shell's variable refers to real GPUs, so it is ignored. */
 static void the_list_outside_is_not_taken(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void the_list_outside_is_not_taken(void **state)
     assert_int_equal(printed(1), CONTEXT);
 }
 
-/* Wheels of Python carry copies of CUDA's libraries, with a digest in the name. */
+/* Python wheels carry copies of CUDA's libraries, with a digest in the name. */
 static void a_copy_in_a_wheel_is_not_taken(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void a_copy_in_a_wheel_is_not_taken(void **state)
     check_printed("0\n2\n");
 }
 
-/* LD_AUDIT and PYTHONPATH are lists between colons, in which the loader replaces what $ begins. */
+/* LD_AUDIT and PYTHONPATH are lists separated by colons, in which the loader expands $. */
 static void a_folder_of_any_name(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void a_folder_of_any_name(void **state)
     check_printed("there\n");
 }
 
-/* A program of CUDA 12 has its own runtime, and its structs. */
+/* A program for CUDA 12 has its own runtime, and its own structs. */
 static void a_program_of_cuda_12(void **state)
 {
     (void)state;
@@ -350,7 +350,7 @@ static void a_program_of_cuda_12(void **state)
     check_printed("0\n12080\n"
                   "0\n"
                   "NVIDIA H200, 9.0, 132, 1980000 kHz, 3201000 kHz, 232448\n"
-                  "1\n"    /* what lies behind the struct is as it was */
+                  "1\n"    /* the bytes behind the struct are unchanged */
                   "101\n"  /* cudaErrorInvalidDevice */
                   "0\n0\n" /* cudaMalloc, cudaPointerGetAttributes */
                   "2 on 0, 1, 1\n"
@@ -360,7 +360,7 @@ static void a_program_of_cuda_12(void **state)
     check_err("cudaMemcpyBatchAsync, asked for by ");
     check_err("simcuda-program12, is not simulated");
 #else
-    skip(); /* it is built with CUDA 12's headers, and the program of all other tests is one */
+    skip(); /* all tests use a program built with CUDA 12's headers */
 #endif
 }
 
@@ -378,7 +378,7 @@ static void processes_see_each_other(void **state)
     assert_int_equal(printed(2), CONTEXT);
 }
 
-/* What the first one brought stays for the second, and goes with the last. */
+/* What the first process takes stays for the second, and is released with the last. */
 static void the_first_process_takes_more(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void the_first_process_takes_more(void **state)
     assert_int_equal(printed(3), CONTEXT);
 }
 
-/* What allocators have: beside a library of LD_AUDIT the loader has no room for it of its own. */
+/* As in allocators. With an LD_AUDIT library, the loader has no room for it by default. */
 static void a_preloaded_library_has_its_static_tls(void **state)
 {
     (void)state;
@@ -401,7 +401,7 @@ static void a_preloaded_library_has_its_static_tls(void **state)
                                             " sh -c 'echo $GLIBC_TUNABLES' 2>err"),
                      0);
     check_printed("glibc.rtld.optional_static_tls=65536\n");
-    /* What the user has there stays, also their own choice of this one. */
+    /* The user's settings stay, including their own value for this one. */
     assert_int_equal(run_shell("GLIBC_TUNABLES=glibc.malloc.arena_max=2 " COMMAND_WORD
                                " run --no-gpu-ok -- sh -c 'echo $GLIBC_TUNABLES' 2>err"),
                      0);
@@ -412,7 +412,7 @@ static void a_preloaded_library_has_its_static_tls(void **state)
     check_printed("glibc.rtld.optional_static_tls=1048576\n");
 }
 
-/* A context that does not fit takes nothing, and leaves what others have. */
+/* A context that does not fit takes nothing, and leaves other memory unchanged. */
 static void a_second_context_may_not_fit(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void a_second_context_may_not_fit(void **state)
     assert_int_equal(printed(2), CONTEXT);
     check_printed("]/CUDA context asked for 523.6 MiB of device 0 with 173.2 MiB free, in run\n");
     assert_int_equal(run_on("--device 525MiB", "memory"), 0);
-    assert_int_equal(printed(0), 0); /* too small for any: none is counted */
+    assert_int_equal(printed(0), 0); /* too small for any context: none is counted */
 }
 
 static void a_killed_process_gives_back(void **state)
@@ -440,8 +440,7 @@ static void a_killed_process_gives_back(void **state)
     assert_int_equal(printed(1), CONTEXT);
 }
 
-/* As an H100: CUDA has been initialized behind the child's back, and the child cannot do it again.
- */
+/* As on an H100: the parent had initialized CUDA, and the child cannot do it again. */
 static void a_forked_child_has_no_cuda(void **state)
 {
     (void)state;
@@ -454,7 +453,7 @@ static void a_forked_child_has_no_cuda(void **state)
     assert_int_equal(printed(1), CONTEXT + PAGE);
 }
 
-/* A descriptor that the program has closed may be its own by now: nothing is written into it. */
+/* A descriptor that the program has closed may now be its own file: nothing is written to it. */
 static void a_program_that_closes_all_descriptors(void **state)
 {
     (void)state;
@@ -480,7 +479,7 @@ static void a_child_that_no_library_hears_of(void **state)
     check_printed("peak 530.8 MiB in run");
 }
 
-/* Results of an H100. */
+/* Results match an H100. */
 static void addresses_without_memory_are_not_registered(void **state)
 {
     (void)state;
@@ -492,7 +491,8 @@ static void addresses_without_memory_are_not_registered(void **state)
     assert_int_equal(printed(2), 1);
 }
 
-/* Each process takes a descriptor of the machine: the soft limit is lifted, not for the command. */
+/* Each process takes a descriptor of the machine. The soft limit is raised, but not for the
+ * command. */
 static void a_low_limit_of_descriptors(void **state)
 {
     (void)state;
@@ -519,12 +519,12 @@ static void a_low_limit_of_descriptors(void **state)
         "of theirs is counted: raise the limit (ulimit -n, and -Hn)\n");
 }
 
-/* ---- kill -9 of anything ---- */
+/* ---- kill -9 of any process ---- */
 
 /*
- * A machine with a command, its worker, and a worker in a session of its own, as torchrun has them.
- * Each is held for its own number of seconds, by which it is found: others may run beside this
- * test.
+ * A machine with a command, its worker, and a worker in another session, as with torchrun. Each
+ * sleeps for a different number of seconds, by which it is found, since other processes may run
+ * during this test.
  */
 #define OF_COMMAND '7'
 #define OF_WORKER '8'
@@ -562,13 +562,13 @@ static int sockets(void)
     return count("grep -c \"$(cat name)\" /proc/net/unix; true");
 }
 
-/* The machine's own files: what other processes of this host put there meanwhile is theirs. */
+/* Counts only the machine's files: files that other processes of this host create do not matter. */
 static int in_shared_memory(void)
 {
     return count("ls -A /dev/shm | grep -c -e reveille -e \"$(cat name)\"; true");
 }
 
-/* Whether what is counted becomes this within a minute. */
+/* Whether the count reaches this value within a minute. */
 static bool becomes(int (*counted)(void), int wanted)
 {
     const struct timespec moment = {.tv_nsec = 20000000};
@@ -641,7 +641,7 @@ static void a_killed_keeper_leaves_nothing(void **state)
     check_nothing_left();
 }
 
-/* The others go on, and the machine ends when the command does. */
+/* The others continue, and the machine ends when the command does. */
 static void a_killed_worker_ends_alone(void **state)
 {
     (void)state;
@@ -655,7 +655,8 @@ static void a_killed_worker_ends_alone(void **state)
     check_nothing_left();
 }
 
-/* What a command leaves behind ends with it; what has ended before is no zombie until then. */
+/* Processes that a command leaves behind end with it. Those that ended before are no zombies
+ * until then. */
 static void what_a_command_leaves_behind(void **state)
 {
     char line[2048];
@@ -686,7 +687,7 @@ static void statuses(void **state)
     assert_int_equal(run_on("--budget run=600MiB", "malloc 1048576"), 0);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576"), 3);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576 exit 7"), 7);
-    /* What a run was is shown, though a budget names none of its stages. */
+    /* The run's result is shown even if a budget names none of its stages. */
     assert_int_equal(run_on("--budget trian=1GiB --budget run=526MiB", "malloc 1048576"), 2);
     check_printed("peak 528.8 MiB in run, over budget\n");
     check_err("budget for unknown stage \"trian\"; the trace has: run");
@@ -719,14 +720,14 @@ static void nobody_has_used_cuda(void **state)
     assert_null(strstr(answer.out, "has used CUDA"));
 }
 
-/* As the runtime does that is linked into a program. */
+/* As a runtime that is linked into a program does. */
 static void a_runtime_that_is_linked_in(void **state)
 {
     (void)state;
     assert_int_equal(run_on("", "tables tables memory"), 0);
     assert_int_equal(printed(0), 801);
     assert_int_equal(printed(1), 801);
-    assert_int_equal(printed(2), CONTEXT); /* the program goes on */
+    assert_int_equal(printed(2), CONTEXT); /* the program continues */
     check_err("nvcc -cudart shared");
     assert_int_equal(run_shell("grep -c 'simcuda-program has CUDA.s runtime linked in "
                                "statically.*cuGetExportTable, libcuda.so.1' err"),
@@ -760,7 +761,8 @@ static void what_is_not_simulated_is_told_once(void **state)
     assert_int_equal(printed(0), 1);
 }
 
-/* Who asks first takes another way, as NCCL without NVLS; who does not is told. */
+/* A program that checks first uses another way, as NCCL does without NVLS. One that does not
+ * gets a message. */
 static void multicast_is_refused_once(void **state)
 {
     (void)state;
@@ -782,18 +784,18 @@ static void check_pool(const char *options, const char *words, const char *says)
     assert_string_equal(answer.out, says);
 }
 
-/* Two free pieces of 20 MiB are one of 40 at once here. On a card the GPU may still use them: then
- * 40 MiB need a chunk more. */
+/* Here, two free pieces of 20 MiB are merged to 40 MiB at once. On a card, the GPU may still use
+ * them, and 40 MiB then need another chunk. */
 static void a_pool_may_be_larger_on_a_card(void **state)
 {
     (void)state;
     check_pool("", "pool 20,20 pool 40",
                "a pool of simcuda-program reserved up to 64.0 MiB of device 0. On a card it may be "
                "up to 96.0 MiB,\n");
-    check_pool("", "pool 20,20 wait pool 40", ""); /* the GPU has come to it */
-    check_pool("", "pool 20,20 pool 20,20", "");   /* each in its own place */
+    check_pool("", "pool 20,20 wait pool 40", ""); /* the GPU has caught up */
+    check_pool("", "pool 20,20 pool 20,20", "");   /* each fits in a free piece */
     check_pool("", "malloc 1000", "");
-    /* Where the card is full the driver waits for the GPU: no more is reserved than fits. */
+    /* On a full card the driver waits for the GPU, so no more is reserved than fits. */
     check_pool("--device 600MiB", "pool 20,20 pool 40",
                "a pool of simcuda-program reserved up to 64.0 MiB of device 0. On a card it may be "
                "up to 73.2 MiB,\n");

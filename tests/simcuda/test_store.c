@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The store of one rank without running peers, asked as a client of TCPStore asks. */
+/* The store of one rank that runs without its peers, tested with the messages of TCPStore's
+ * client. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -99,7 +100,7 @@ static unsigned char take_byte(void)
     return byte;
 }
 
-/* Nothing more is said, or the connection has ended. */
+/* check_quiet(): no further message arrives. check_ended(): the connection has ended. */
 static void check_quiet(void)
 {
     char byte;
@@ -246,7 +247,7 @@ static void sums(void **state)
 
 static void compared(void **state)
 {
-    static const char *const turns[][3] = {/* expected, wanted, what is there then */
+    static const char *const turns[][3] = {/* expected, wanted, value afterwards */
                                            {"none", "a", "none"},
                                            {"", "a", "a"},
                                            {"b", "c", "a"},
@@ -277,7 +278,7 @@ static void many_at_once(void **state)
     check_text("1");
 }
 
-/* Messages come in pieces, and several at a time. */
+/* Messages arrive in pieces, and several at a time. */
 static void cut_anywhere(void **state)
 {
     uint32_t number = 77, got;
@@ -314,7 +315,7 @@ static void another_program(void **state)
     check_ended();
 }
 
-/* A length beyond reason is not waited for without end: the message grows until it is too long. */
+/* An excessive length is not waited for forever: the message grows until it exceeds the limit. */
 static void a_length_beyond_reason(void **state)
 {
     static char block[1 << 20];

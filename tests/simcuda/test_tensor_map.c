@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptions of tensors, from a program under `reveille run`: what CUDA's documentation demands.
- */
+/* Tensor descriptors, in a program under `reveille run`: the conditions that CUDA documents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +9,7 @@
 #include <cmocka.h>
 #include <cuda.h>
 
-/* What FlashAttention 3 asks for: keys of a cache of 519022 blocks. */
+/* A request of FlashAttention 3: keys of a cache of 519022 blocks. */
 typedef struct request {
     CUtensorMapDataType type;
     cuuint32_t rank;
@@ -75,7 +74,7 @@ static void maps_differ_as_tensors_do(void **state)
     assert_memory_equal(&before, &map, sizeof map);
 }
 
-/* One thing of a good request is wrong, and the map is as it was. */
+/* Makes one change that is invalid. The map stays unchanged. */
 #define REFUSED(change)                                                                            \
     do {                                                                                           \
         request wrong = keys;                                                                      \
@@ -108,18 +107,18 @@ static void what_is_documented_is_demanded(void **state)
     REFUSED(dims[3] = (UINT64_C(1) << 32) + 1);
     REFUSED(strides[2] = 32760);
     REFUSED(strides[2] = UINT64_C(1) << 40);
-    TAKEN(strides[3] = 1); /* behind the last one */
+    TAKEN(strides[3] = 1); /* behind the last stride */
     REFUSED(box[1] = 0);
     TAKEN(box[1] = 256);
     REFUSED(box[1] = 257);
-    REFUSED(box[0] = 68);  /* no multiple of 16 bytes */
-    REFUSED(box[0] = 128); /* more than the 128 bytes that are swizzled */
+    REFUSED(box[0] = 68);  /* not a multiple of 16 bytes */
+    REFUSED(box[0] = 128); /* more than the 128 bytes of the swizzle */
     REFUSED(swizzle = CU_TENSOR_MAP_SWIZZLE_64B);
     TAKEN(swizzle = CU_TENSOR_MAP_SWIZZLE_NONE);
     REFUSED(swizzle = (CUtensorMapSwizzle)7);
     REFUSED(steps[0] = 0);
     REFUSED(steps[0] = 9);
-    REFUSED(interleave = CU_TENSOR_MAP_INTERLEAVE_32B); /* it has a swizzle of 32 bytes */
+    REFUSED(interleave = CU_TENSOR_MAP_INTERLEAVE_32B); /* it requires a swizzle of 32 bytes */
     REFUSED(interleave = (CUtensorMapInterleave)3);
     REFUSED(promotion = (CUtensorMapL2promotion)4);
     TAKEN(fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
@@ -140,7 +139,7 @@ static void an_interleaved_tensor_has_three_dimensions(void **state)
     assert_int_equal(encode(&wide), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Numbers cannot be filled with NaN. */
+/* Integers cannot be filled with NaN. */
 static void a_fill_is_for_floating_point(void **state)
 {
     request numbers = keys;
@@ -151,7 +150,7 @@ static void a_fill_is_for_floating_point(void **state)
     assert_int_equal(encode(&numbers), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* 16 elements of 4 or 6 bits: by their numbers, which older headers lack. */
+/* 16 elements of 4 or 6 bits, by number, since older headers lack the names. */
 static void packed_elements_come_in_rows_of_128(void **state)
 {
     request packed = keys;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Twins of what is kept: their numbers stand in the table until somebody changes what they are of.
- */
+/* Twins of kept content: their numbers stay in the table until the content changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -73,7 +72,7 @@ static void a_twin_is_read(void **state)
     assert_false(is_right(number));
 }
 
-/* At the begin, in the middle, and in its last piece. */
+/* At the beginning, in the middle, and in its last piece. */
 static void each_write_ends_it(void **state)
 {
     const size_t places[] = {0, 700, BYTES - 1};
@@ -87,7 +86,7 @@ static void each_write_ends_it(void **state)
         rvli_contents_fill(at, 'x', 1, 1);
         assert_false(is_right(number));
         number = make();
-        rvli_contents_move(at, memory + 4096, 1); /* what is not known */
+        rvli_contents_move(at, memory + 4096, 1); /* unknown content */
         assert_false(is_right(number));
         number = make();
         rvli_contents_end(at, 1, NULL);
@@ -110,7 +109,7 @@ static void a_later_twin_takes_its_place(void **state)
     number = make();
     for (size_t i = 0; i < RVLI_CONTENTS_TWINS; i++)
         assert_true(is_right(rvli_contents_write_twin(memory + 4096, content, 8)));
-    assert_false(is_right(number)); /* the table has no place left */
+    assert_false(is_right(number)); /* its place in the table was reused */
 }
 
 static void what_has_none(void **state)
@@ -118,7 +117,7 @@ static void what_has_none(void **state)
     static char large[RVLI_CONTENTS_TWIN_BYTES + 1];
     (void)state;
     assert_int_equal(rvli_contents_write_twin(memory, large, sizeof large), 0);
-    assert_true(rvli_contents_read(memory, got, BYTES)); /* it is written all the same */
+    assert_true(rvli_contents_read(memory, got, BYTES)); /* it is written anyway */
     rvli_contents_forget(memory + 10, 1);
     memset(got, 'x', BYTES);
     assert_int_equal(rvli_contents_read_twin(memory, got, BYTES), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory and addresses apart, from a program under `reveille run --gpus 2`. */
+/* Physical memory and addresses, separately, in a program under `reveille run --gpus 2`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static int device_at(CUdeviceptr addr)
     return device;
 }
 
-/* PyTorch makes a tensor of memory that it mapped on its device, and asks where that is. */
+/* PyTorch makes a tensor of memory that it mapped on its device, and asks for its device. */
 static void memory_lies_where_it_was_made(void **state)
 {
     CUdeviceptr addr = 0;
@@ -46,7 +46,7 @@ static void memory_lies_where_it_was_made(void **state)
     assert_int_equal(cuPointerGetAttributes(1, asked, answers, addr + 4), CUDA_SUCCESS);
     assert_int_equal(device, 1);
     assert_int_equal(cuMemUnmap(addr, PAGE), CUDA_SUCCESS);
-    map(addr, 0); /* the other card's, at the same address */
+    map(addr, 0); /* memory of the other card, at the same address */
     assert_int_equal(device_at(addr), 0);
     assert_int_equal(cuMemUnmap(addr, 2 * PAGE), CUDA_SUCCESS);
     assert_int_equal(cuMemAddressFree(addr, 2 * PAGE), CUDA_SUCCESS);
@@ -59,7 +59,7 @@ static CUresult let(CUdeviceptr addr, size_t bytes, int device, CUmemAccess_flag
     return cuMemSetAccess(addr, bytes, &access, 1);
 }
 
-/* As on an H200: the context stays whole, and only what is refused does nothing. */
+/* As on an H200: the context stays usable, and only refused calls do nothing. */
 static void memory_without_access_is_refused(void **state)
 {
     const CUmemAccess_flags all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -73,20 +73,21 @@ static void memory_without_access_is_refused(void **state)
     assert_int_equal(cuMemcpyHtoD(addr, &seven, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemcpyDtoH(&got, addr, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemcpyDtoD(addr, addr + 64, 1), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(let(addr, PAGE, 9, all), CUDA_ERROR_INVALID_VALUE); /* there is none */
+    assert_int_equal(let(addr, PAGE, 9, all), CUDA_ERROR_INVALID_VALUE); /* no such device */
     assert_int_equal(let(addr, 2 * PAGE, 0, all), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemcpyHtoD(addr, &seven, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(let(addr, PAGE, 0, all), CUDA_SUCCESS);
     assert_int_equal(cuMemcpyHtoD(addr + PAGE - 1, &seven, 1), CUDA_SUCCESS);
     assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS);
     assert_int_equal(got, 7);
-    map(addr + PAGE, 0); /* a copy into what nobody may reach */
+    map(addr + PAGE, 0); /* a copy to memory that no device may access */
     assert_int_equal(cuMemsetD8(addr + PAGE - 32, 9, 64), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS);
     assert_int_equal(got, 7);
     assert_int_equal(let(addr, PAGE, 1, all), CUDA_SUCCESS);
     assert_int_equal(let(addr, PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
-    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS); /* the other may */
+    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1),
+                     CUDA_SUCCESS); /* the other device still has access */
     assert_int_equal(let(addr, PAGE, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
     assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ways in which users start programs: by tools, from other languages, with allocators of their
- * own, in containers. Each runs, or is refused by name. What is not installed here is skipped.
+ * Ways in which users start programs: with tools, from other languages, with other allocators,
+ * in containers. Each runs, or is refused by name. Tests of what is not installed are skipped.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,8 +54,8 @@ static void valgrind(void **state)
     check_err("valgrind aborts in programs that the loader audits: name it as the command");
 }
 
-/* It is led to a driver that is not ours to the program: a copy. With ours a program has written
- * over its environment, maybe, and it is counted. */
+/* It loads a copy of the driver, which does not count as ours. With our driver, a program has
+ * possibly overwritten its environment, and it is counted. */
 static void a_child_without_the_environment(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void go(void **state)
     assert_int_equal(run_shell("chmod -R u+w cache go 2>/dev/null; rm -rf cache go"), 0);
 }
 
-/* CUDA's libraries need glibc: a program of musl uses none, and what it starts may. */
+/* CUDA's libraries need glibc. A program with musl uses none, but its children may. */
 static void musl(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void musl(void **state)
     check_err("./s is statically linked: nothing can be loaded into it");
 }
 
-/* Preloaded into the program alone, and into `reveille run` as well. */
+/* Preloaded for the program only, and also for `reveille run`. */
 static void other_allocators(void **state)
 {
     static const char *const libraries[] = {"libtcmalloc.so.4", "libtcmalloc_minimal.so.4",
@@ -174,7 +174,7 @@ static void a_root_that_cannot_be_written(void **state)
     check_printed("/cudaMalloc 4.0 MiB");
 }
 
-/* What is counted is the same where a library stands before the C library's. */
+/* The counted memory does not change if a library precedes the C library. */
 static void check_preloaded(const char *library)
 {
     static const char words[] =
@@ -188,7 +188,7 @@ static void check_preloaded(const char *library)
     assert_string_equal(answer.out, expected);
 }
 
-/* The wall clock is for PyTorch's history alone: what is counted does not depend on it. */
+/* Only PyTorch's history uses the wall clock. The counted memory does not depend on it. */
 static void a_clock_that_jumps(void **state)
 {
     (void)state;

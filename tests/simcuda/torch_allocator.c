@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An allocator for PyTorch that keeps books in Python, as vLLM's does: it waits for Python's lock
- * while PyTorch holds its own. */
+/* An allocator for PyTorch with bookkeeping in Python, like vLLM's. It waits for Python's lock
+ * while PyTorch holds its own lock. */
 #include <stddef.h>
 
 int PyGILState_Ensure(void);

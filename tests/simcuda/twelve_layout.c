@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* simcuda/runtime/twelve_types.h has CUDA 12's structs without its headers: here they are compared.
- */
+/* Compares simcuda/runtime/twelve_types.h's structs of CUDA 12 with NVIDIA's headers. */
 #include <cuda_runtime_api.h>
 
 #include "simcuda/runtime/twelve_types.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that was built with CUDA 12: it is linked with libcudart.so.12, under the names and
- * with the structs that CUDA 12's headers give it. Prints one fact a line.
+ * A program built for CUDA 12. It is linked with libcudart.so.12, with the names and structs of
+ * CUDA 12's headers. Prints one fact per line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ int cudaEventElapsedTime_v2(float *milliseconds, void *start, void *end);
 int cudaThreadSynchronize(void);
 int cudaMemcpyBatchAsync(void);
 
-/* Neighbours of a struct that is filled in must stay as they are. */
+/* Memory behind a struct that is filled in must not change. */
 static struct {
     rvli_properties_12 facts;
     unsigned char after[128];

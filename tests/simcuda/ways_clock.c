@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded: the wall clock jumps by days, back and forth, each time that somebody looks. */
+/* Preloaded: the wall clock jumps by days, back and forth, each time it is read. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the driver into a namespace of its own, as a plugin host does, and counts its devices. */
+/* Loads the driver into a separate namespace, as a plugin host does, and counts its devices. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A library of a Python wheel that carries a copy of CUDA's runtime, under a name with a digest.
- * With WHEEL_RUNTIME it is that copy: it has 7 devices.
+ * With WHEEL_RUNTIME, it is that copy, which has 7 devices.
  */
 #ifdef WHEEL_RUNTIME
 int cudaGetDeviceCount(int *count);
