@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs a page of docs/guides/adopt as it stands, with its framework, on a simulated H200. Not part of the test suite.
+"""Runs a page of docs/guides/adopt as written, with its framework, on a simulated H200. Not part of the test suite.
 
     adopt.py PYTHON vllm|sglang      PYTHON is that of a virtual environment with the framework, and with this package
 
-Its files are written, and its `reveille run` must fit. A command with MODEL is a server: it gets a tiny model, and is
-told to sleep and to wake up. Meanwhile the page's look at each process has to find our library, and in no process of a
-server that was not switched. Where a line ends in "# vLLM 0.24", only that version runs it. `pip install .` installs this tree.
+Writes the page's files. The page's `reveille run` must fit. A command with MODEL is a server: it gets a tiny model, and is told to sleep
+and to wake up. Meanwhile, the page's check of each process must find our library, and must find it in no process of a server without the
+switch. A line that ends in "# vLLM 0.24" is run with that version only. `pip install .` installs this tree.
 """
 import json
 import os
@@ -27,7 +27,7 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "tests"))
 import documents  # noqa: E402
 
-# How a server is told to sleep and to wake up, and the page's switch, which is not there when it is rolled back.
+# The requests that make a server sleep and wake up, and the page's switch, which is absent after the roll-back.
 REQUESTS = {
     "vllm": ("/sleep?level=1", "/wake_up"),
     "sglang": ("/release_memory_occupation", "/resume_memory_occupation"),
@@ -43,7 +43,7 @@ PROGRAM_S, START_S, END_S = 900, 900, 60
 
 
 def commands_of(page, version):
-    """What the page has of commands that documents.py leaves out, for this version."""
+    """The page's commands that documents.py leaves out, for this version."""
     blocks = [each for each in page.blocks if each.kind == "sh" and each.mark == "not run"]
     for command in (each for block in blocks for each in block.commands()):
         only = VERSION.search(command.text)
@@ -60,7 +60,7 @@ def run_program(command, where, environment):
 
 
 def answers(port, path, **options):
-    """Whether the server says yes."""
+    """Whether the server's status is 200."""
     try:
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Content-Type": "application/json"}, **options)
         with urllib.request.urlopen(request, timeout=START_S) as reply:
@@ -78,24 +78,24 @@ def await_server(server, port, log):
 
 
 def own_alone(program, session):
-    """A pgrep that sees the server's processes, and not those of others on this machine."""
+    """A pgrep that sees the server's processes, but no other processes on this machine."""
     program.write_text(f'#!/bin/sh\nexec {shutil.which("pgrep")} --session {session} "$@"\n')
     program.chmod(0o755)
 
 
 def end_server(server):
-    """And its processes, of which some may outlive it."""
+    """Ends the server and its processes, some of which may outlive it."""
     try:
         os.killpg(server.pid, signal.SIGINT)
         server.wait(END_S)
     except subprocess.TimeoutExpired:
         os.killpg(server.pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it has ended by itself
+        pass  # it has ended already
 
 
 def run_server(command, look, framework, where, environment):
-    """Starts it, sends it to sleep, and wakes it up. What the page's look at its processes found."""
+    """Starts a server, makes it sleep, and wakes it up. Returns what the page's check of its processes found."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -116,7 +116,7 @@ def run_server(command, look, framework, where, environment):
 
 
 def run_both_ways(command, look, framework, where, environment):
-    """The page's server has our library in each process that the page looks at; without the switch none of them has it."""
+    """The page's server has our library in each process that the page checks. Without the switch, no process has it."""
     began = time.monotonic()
     seen = run_server(command, look, framework, where, environment)
     assert seen and all(map(int, seen)), f"our library is not in each process: {seen}"
@@ -130,9 +130,9 @@ def run_both_ways(command, look, framework, where, environment):
 
 
 def environment_of(where, python):
-    """As the page's reader has it: the commands of this environment, and nothing that leads to this tree."""
+    """The environment of the page's reader: the commands of this virtual environment, and nothing that leads to this tree."""
     environment = documents.prepare(TREE, where, python.parent / "reveille", where, python)
-    # No network; vLLM's own sampler, since FlashInfer's is compiled by nvcc; its sleep over HTTP is for developers.
+    # No network. vLLM's own sampler, since FlashInfer's is compiled with nvcc. vLLM's sleep over HTTP needs developer mode.
     environment.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_USE_FLASHINFER_SAMPLER="0", VLLM_SERVER_DEV_MODE="1")
     environment["PATH"] = environment["PATH"].replace(":", f":{python.parent}:", 1)
     environment["VIRTUAL_ENV"] = str(python.parents[1])
@@ -151,7 +151,7 @@ def main():
         environment = environment_of(where, python)
         subprocess.run([python, "-c", MAKE_MODEL, where / "model"], check=True,
                        env={**environment, "PYTHONPATH": str(TREE / "tests/frameworks")})  # fmt: skip
-        # The excerpt has no class of the model, which SGLang asks for.
+        # The excerpt lacks the model's class, which SGLang needs.
         config = {"architectures": ["Qwen2ForCausalLM"], **json.loads((where / "config.json").read_text())}
         (where / "config.json").write_text(json.dumps(config))
         for block in page.blocks:

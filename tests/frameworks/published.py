@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Published figures of engines that sleep, by the engines themselves on simulated GPUs.
+"""Published figures of engines that sleep, compared with the engines themselves on simulated GPUs.
 
-published.py PREPARE REVEILLE FOLDER: checkpoints of zeros for the models, in FOLDER.
+published.py PREPARE REVEILLE FOLDER: makes checkpoints of zeros for the models, in FOLDER.
 published.py CASE FOLDER: one case, within `reveille run --device ... --gpus ...`; prints a row for each figure.
-  qwen2.5-32b, llama-3.1-8b   SGLang, two H200s: its own test of released memory (sglang #7009, #7099)
-  qwen3-4b                    vLLM: what sleep level 1 frees, and what is left (vllm #28714; 0.9 of 39.2 GiB were in use: an A100 of 40 GB)
-  llama-3.2-1b                vLLM, 0.9 of an H100: sizes and sleep level 1 (vllm #11743; the model is not named, its weights fit)
-  llama-3.1-8b-vllm           vLLM, 0.6 of an H100, without graphs, as what is left asleep says (NeMo-RL #33)
 
-docs/fidelity/published.md has the table and the commands. The figures were published of other versions of the
-engines, so a difference is of the versions, too.
+    qwen2.5-32b, llama-3.1-8b   SGLang, two H200s: its own test of released memory (sglang #7009, #7099)
+    qwen3-4b                    vLLM: what sleep level 1 frees, and what is left (vllm #28714; 0.9 of 39.2 GiB: an A100 of 40 GB)
+    llama-3.2-1b                vLLM, 0.9 of an H100: sizes and sleep level 1 (vllm #11743; the model is not named, its weights fit)
+    llama-3.1-8b-vllm           vLLM, 0.6 of an H100, without graphs, which what is left asleep suggests (NeMo-RL #33)
+
+docs/fidelity/published.md has the table and the commands. The published figures are from other versions of the engines, so differences
+may come from the versions, too.
 """
 
 import gc
@@ -32,7 +33,7 @@ VLLM = {  # model, fraction, without graphs, unit, figures
 
 
 def used(index=0):
-    """By NVML, as nvidia-smi: no context is made for it."""
+    """Bytes in use according to NVML, as in nvidia-smi. This makes no context."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -64,7 +65,7 @@ def by_sglang(case, model):
     copy = AutoModelForCausalLM.from_pretrained(model, dtype="bfloat16", device_map="cuda:0")
     got["training copy loaded"] = used()
     engine.update_weights_from_tensor(list(copy.named_parameters()))
-    engine.flush_cache()  # an update empties PyTorch's cache no more, and GPU 1 has copied all
+    engine.flush_cache()  # an update no longer empties PyTorch's cache, and GPU 1 has copied everything by then
     del copy
     gc.collect()
     torch.cuda.empty_cache()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A job of Ray that ray_jobs.py runs: ray_job.py CASE [ADDRESS]. Prints what actors say, as JSON on one line."""
+"""A Ray job that ray_jobs.py runs: ray_job.py CASE [ADDRESS]. Prints what the actors report, as JSON on one line."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Holder:
         return os.environ["CUDA_VISIBLE_DEVICES"], torch.cuda.max_memory_allocated()
 
     def hold_in_second_life(self, marker):
-        """Its first life takes twice as much, and ends."""
+        """The actor's first life takes twice as much, and ends."""
         if os.path.exists(marker):
             return self.hold(GIB)
         open(marker, "w").close()
@@ -48,7 +48,7 @@ def restart():
 
 
 def beside(make):
-    """One actor holds a GiB, and another does something worse."""
+    """One actor holds 1 GiB, while another misbehaves."""
     good, bad = Holder.remote(), Holder.remote()
     ray.get(good.hold.remote(GIB))
     return ray.get(make(bad))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Jobs of Ray on a simulated node, and what `reveille run` says of them: ray_jobs.py REVEILLE [CASE]...
+"""Ray jobs on a simulated node, and what `reveille run` reports about them: ray_jobs.py REVEILLE [CASE]...
 
-This Python has Ray and PyTorch. Actors of a placement group see a GPU each; one that ends and comes back has given back its
-memory; one that dies or wants too much ends the job, also where `ray start` has begun the cluster. Figures are compared. The last case ends every
-cluster of the machine, as `ray stop` does.
+This Python needs Ray and PyTorch. Actors of a placement group see one GPU each. An actor that ends and restarts has freed its memory. An
+actor that dies, or takes too much, ends the job, even if `ray start` has started the cluster. Figures are compared. The last case ends
+every cluster on the machine, as `ray stop` does.
 """
 import json
 import os
@@ -21,7 +21,7 @@ OUT_OF_MEMORY = "/cudaMalloc asked for 100.0 GiB of device "
 
 
 def run(reveille, gpus, *words):
-    """The exit status, what the actors say, and the answer of `reveille run`."""
+    """Returns the exit status, what the actors report, and the result of `reveille run`."""
     with tempfile.TemporaryDirectory() as folder:
         shown = os.path.join(folder, "run.json")
         command = [reveille, "run", "--device", "l4", "--gpus", str(gpus), f"--json={shown}", "--", *words]
@@ -37,7 +37,7 @@ def job(case):
 
 
 def in_a_cluster(case):
-    """As on a node: the cluster first, then a job that joins it."""
+    """As on a node: first the cluster, then a job that joins it."""
     ray = shutil.which("ray", path=os.path.dirname(sys.executable))
     start = f"{ray} start --head --include-dashboard=false --num-cpus 8 >/dev/null"
     return "bash", "-c", f"{start} && {shlex.join(job(case))} auto; status=$?; {ray} stop >/dev/null; exit $status"
@@ -60,7 +60,7 @@ def place(reveille):
 def restart(reveille):
     status, said, shown = run(reveille, 1, *job("restart"))
     assert status == 0 and said == [["0", GIB]], (status, said)
-    assert 2 * GIB < peaks(shown)[0] < 3 * GIB, peaks(shown)  # its first life's, and not the sum of both
+    assert 2 * GIB < peaks(shown)[0] < 3 * GIB, peaks(shown)  # the peak of its first life, not the sum of both
 
 
 def dies(reveille, case, how):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the job of docs/guides/adopt/slime.md as it stands, on two simulated H200s, with slime's own launcher. Not part of the test suite.
+"""Runs the job of docs/guides/adopt/slime.md as written, on two simulated H200s, with slime's own launcher. Not part of the test suite.
 
     slime.py REVEILLE PYTHON WHEEL SLIME     PYTHON has PyTorch and Ray with its dashboard; SLIME is a checkout of slime
 
-slime needs builds of Megatron and SGLang that no registry has. So slime_train.py stands in the place of its train.py: it has
-slime's placement, launcher and base class, and a trainer of its own. Ray installs the wheel by the page's env.yaml. While the
-trainers sleep the page's look at the processes must find our library in them. PYTHON should not be that of a virtual
-environment, which Ray would copy whole: a path in PYTHONPATH will do.
+slime needs builds of Megatron and SGLang that no registry has. So slime_train.py replaces its train.py: it uses slime's placement,
+launcher and base class, with its own trainer. Ray installs the wheel through the page's env.yaml. While the trainers sleep, the page's
+check of the processes must find our library in them. PYTHON should not belong to a virtual environment, since Ray would copy all of it:
+a path in PYTHONPATH is enough.
 """
 import json
 import os
@@ -27,12 +27,12 @@ sys.path.insert(0, str(TREE / "tests"))
 import documents  # noqa: E402
 
 JOB_S, END_S, GIB = 900, 60, 1 << 30
-# Sums of the driver's figures: contexts and streams of a process, and not 8 GiB.
+# Sums of the driver's figures: contexts and streams of a process, without the 8 GiB.
 ASLEEP, AWAKE = 8 * GIB, 64 << 20
 
 
 def page_of(wheel):
-    """The page's env.yaml with the wheel's path, its job, and its look at the processes."""
+    """The page's env.yaml with the wheel's path, its job, and its check of the processes."""
     page = documents.Page(TREE, "docs/guides/adopt/slime.md")
     yaml = next(each.lines for each in page.blocks if each.lines[0] == "# env.yaml")
     commands = [each.text for block in page.blocks if block.mark == "not run" for each in block.commands()]
@@ -61,7 +61,7 @@ def free_ports(count):
     return ports
 
 
-# Others may have a Ray of their own on this machine: this one has its own ports and folder, and is ended by its process.
+# Other users may run Ray on this machine. This cluster has its own ports and folder, and is ended through its process.
 CLUSTER = """
 ray start --head --block --num-cpus=8 --port={port} --dashboard-port={dashboard} --temp-dir=$PWD/ray --disable-usage-stats >ray.log 2>&1 &
 until python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:{dashboard}/api/version')" 2>/dev/null; do
@@ -81,14 +81,14 @@ def logs(where):
 
 
 def own_alone(paths, where):
-    """Of the files of maps that the look has found those with a library of this run's environment."""
+    """Of the maps files that the check has found, those with a library of this run's environment."""
     for path in map(pathlib.Path, paths):
         if f"{where}/ray/" in path.read_text():
             yield path
 
 
 def run_job(reveille, job, look, where, environment):
-    """What the page's look at the processes has found while the trainers slept."""
+    """Runs the job. Returns what the page's check of the processes found while the trainers slept."""
     port, dashboard = free_ports(2)
     own = {**environment, "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}"}
     line = CLUSTER.format(job=job, port=port, dashboard=dashboard)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A program in the place of slime's train.py: slime's own placement, launcher and base class, with a trainer that has no Megatron.
+"""Replaces slime's train.py: slime's own placement, launcher and base class, with a trainer without Megatron.
 
-Each trainer has 8 GiB of parameters and a few known numbers. slime preloads the file that it finds beside torch_memory_saver,
-and the trainer pauses and resumes all that it has, as slime's does. What each said is written to slime_train.json.
+Each trainer has 8 GiB of parameters and a few known numbers. slime preloads the file that it finds beside torch_memory_saver. Like
+slime's, the trainer pauses and resumes everything. What each trainer reports is written to slime_train.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from slime.utils.memory_utils import clear_memory
 from torch_memory_saver import torch_memory_saver
 
 PARAMETERS, NUMBERS = 8 << 30, [7.0, 11.0, 13.0]
-AWAIT_S = 300  # for the look at the processes while all sleep
+AWAIT_S = 300  # for the check of the processes while all trainers sleep
 
 
 class Trainer(TrainRayActor):
@@ -70,7 +70,7 @@ def settings():
         parser.add_argument(option, action="store_true")
     args = parser.parse_args()
     assert args.colocate and args.offload
-    # As slime's own parser leaves them for these two options.
+    # The values that slime's parser sets for these two options.
     vars(args).update(
         offload_train=True, offload_rollout=True, train_backend="megatron", train_env_vars={}, use_routing_replay=False, use_critic=False,
         actor_num_nodes=1, actor_num_gpus_per_node=2, rollout_num_gpus=2, num_gpus_per_node=2, rollout_external=False,

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# TRL's GRPO on a simulated GPU, unedited: two whole steps, and a table of TRL's own phases.
+# TRL's GRPO on a simulated GPU, unmodified: two whole steps, and a table of TRL's own phases.
+#
 #   tests/frameworks/trl.sh REVEILLE [VERSION [vllm]]      default: 1.16.0, without an engine
-# With vllm, an engine of vLLM is in the same process, and sleeps while the trainer works. It is verl.sh's (REVEILLE_VERL,
-# default ~/.cache/reveille-verl), with TRL beside it.
-# Installs TRL beside PyTorch into an environment of its own. Not part of the test suite. Exits with 77 where it cannot be installed.
+#
+# With vllm, a vLLM engine is in the same process, and sleeps while the trainer works. It uses verl.sh's environment (REVEILLE_VERL,
+# default ~/.cache/reveille-verl), with TRL in addition. Installs TRL and PyTorch into a separate environment. Not part of the test suite.
+# Exits with 77 if it cannot be installed.
 # REVEILLE_TORCH: the environment that has PyTorch (tests/simcuda/torch.sh); default: ~/.cache/reveille-torch
-# REVEILLE_TRL: the one to install TRL into; default: ~/.cache/reveille-trl
+# REVEILLE_TRL: the environment for TRL; default: ~/.cache/reveille-trl
 set -euo pipefail
 reveille=$1
 version=${2-1.16.0}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What trl_grpo.py must have come to: trl_check.py SAID.json RUN.json [vllm], of the trainer and of `reveille run`."""
+"""Checks the results of trl_grpo.py: trl_check.py SAID.json RUN.json [vllm], from the trainer and from `reveille run`."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def check(got, expected, what):
 
 
 def check_memory(holders):
-    """Weights of the policy and of the reference, gradients, and Adam's two moments with a step for each parameter; an engine sleeps."""
+    """Weights of the policy and of the reference, gradients, and Adam's two moments with a step for each parameter. An engine sleeps."""
     with torch.device("meta"):
         made = model()
     parameters, buffers = ([each.nbytes for each in kind()] for kind in (made.parameters, made.buffers))
@@ -32,7 +32,7 @@ def check_memory(holders):
 
 
 def check_engine(device, engines):
-    """It is awake where it generates, and gone where the trainer works."""
+    """The engine is awake while it generates, and holds nothing while the trainer works."""
     (engine,) = engines
     for stage, awake in ("vLLM.generate", True), ("compute_loss", False):
         peaks = [each["peak_bytes"] for each in device["stages"] if each["name"].split("#")[0] == stage]
@@ -46,7 +46,7 @@ def main():
     steps = [each for each in log if "completions/mean_length" in each]
     check(len(steps), STEPS, "steps")
     for i, step in enumerate(steps):
-        for name in "mean", "min", "max":  # no sequence ends by itself, so each is as long as it may be
+        for name in "mean", "min", "max":  # no sequence ends by itself, so each has the maximum length
             check(float(step[f"completions/{name}_length"]), float(NEW_TOKENS), f"{name} length of step {i}")
         check(float(step["reward"]), float(NEW_TOKENS), f"words of a completion in step {i}")
         check([name for name, number in step.items() if not math.isfinite(float(number))], [], f"numbers of step {i} that are not finite")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A step of GRPO by TRL, unedited, with a tiny model of random weights and a tokenizer made here.
+"""A step of GRPO with TRL, unmodified, with a tiny model of random weights and a tokenizer made here.
 
-Writes what the trainer itself says to the file that is named: `trl_grpo.py OUT.json [vllm]`. With `vllm` an engine of vLLM
-generates, on the same GPU, and sleeps while the trainer works.
+Writes what the trainer reports to the named file: `trl_grpo.py OUT.json [vllm]`. With `vllm`, a vLLM engine generates on the same GPU,
+and sleeps while the trainer works.
 """
 
 import json
@@ -45,7 +45,7 @@ def model():
 
 
 def reward(completions, **_):
-    """The words of each."""
+    """The number of words in each completion."""
     return [float(len(each.split())) for each in completions]
 
 

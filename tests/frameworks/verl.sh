@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# verl's GRPO with FSDP2 on simulated GPUs, unedited: whole steps, and a table of verl's own phases.
+# verl's GRPO with FSDP2 on simulated GPUs, unmodified: whole steps, and a table of verl's own phases.
+#
 #   tests/frameworks/verl.sh REVEILLE [--device DEVICE] [--json FILE] [--run "OPTION..."] [WORD]...
-# --device: as `reveille run` has it (default: h100-80g); --json: where its answer stays; --run: further options of it.
-# WORDs are those of examples/ci/verl/job.sh: --engine sglang, --gpus 8, --config FILE, and settings of verl's.
-# SGLang needs a REVEILLE in a build folder that was configured with RVL_CUTE_ARCHIVE (docs/run.md), and compiles its kernels by nvcc.
-# Installs verl with the engine into an environment of its own (some 10 GB). Not part of the test suite. Exits with 77 where it
-# cannot be installed.
-# REVEILLE_VERL: the environment; default: ~/.cache/reveille-verl, and -sglang behind it with SGLang
+#
+# --device: as for `reveille run` (default: h100-80g); --json: file for its result; --run: further options for it.
+# WORDs are those of examples/ci/verl/job.sh: --engine sglang, --gpus 8, --config FILE, and settings of verl.
+# SGLang needs a REVEILLE in a build folder that was configured with RVL_CUTE_ARCHIVE (docs/run.md), and compiles its kernels with nvcc.
+# Installs verl and the engine into a separate environment (about 10 GB). Not part of the test suite. Exits with 77 if it cannot be
+# installed.
+# REVEILLE_VERL: the environment; default: ~/.cache/reveille-verl, with the suffix -sglang for SGLang
 set -euo pipefail
 REVEILLE=$(realpath "$1")
 shift
@@ -43,7 +45,7 @@ skip() {
 
 if ! "$PYTHON" -c "import importlib.metadata as m, transfer_queue; m.version('$(option engine vllm)'); assert m.version('verl') == '$version'" 2>/dev/null; then
     python3 -m venv "$environment" || skip "there is no venv"
-    # A build of PyTorch without CUDA may lie in a folder that pip is configured with.
+    # pip may be configured with a folder that has a build of PyTorch without CUDA.
     PIP_FIND_LINKS='' timeout 3600 "$environment/bin/pip" install --quiet "torch===2.11.0" "${packages[@]}" "verl==$version" \
         "TransferQueue>=0.1.10" nvtx matplotlib cachetools || skip "pip could not install verl==$version"
 fi
@@ -54,7 +56,7 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"; kill ${looking-} 2>/dev/null || true' EXIT
 
-# With Reveille in the place of the engine's allocator: the page's look at the processes, until it finds our library in one.
+# With Reveille in place of the engine's allocator: repeats the page's check of the processes until it finds our library in one.
 looking=
 if [[ "$words" == *REVEILLE_AS_* ]]; then
     look=$(grep '^for pid in ' "$source/docs/guides/adopt/verl.md")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What verl.sh must have come to: verl_check.py SAID.jsonl RUN.json GPUS STEPS TOKENS, of verl's own metrics and of `reveille run`."""
+"""Checks the results of verl.sh: verl_check.py SAID.jsonl RUN.json GPUS STEPS TOKENS, from verl's own metrics and from `reveille run`."""
 
 import json
 import sys
 
 PROMPTS, GENERATIONS = 8, 4  # of examples/ci/verl/job.sh
-PROMPT_TOKENS = 30  # a byte each, and the marks of the template
+PROMPT_TOKENS = 30  # a token for each byte, and the marks of the template
 PHASES = {"step", "gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights"}
 
 
@@ -15,7 +15,7 @@ def check(got, expected, what):
 
 def check_step(step, new_tokens):
     said = step["data"]
-    for name in "mean", "min", "max":  # no sequence ends by itself, so each is as long as it may be
+    for name in "mean", "min", "max":  # no sequence ends by itself, so each has the maximum length
         check(said[f"response_length/{name}"], new_tokens, f"{name} length of an answer in step {step['step']}")
         check(said[f"prompt_length/{name}"], PROMPT_TOKENS, f"{name} length of a prompt in step {step['step']}")
         check(said[f"critic/score/{name}"], new_tokens, f"{name} words of an answer in step {step['step']}")

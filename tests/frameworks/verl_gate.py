@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The gate of examples/ci/verl, so often, and with a setting that makes the wake-up run out of memory.
+"""Runs the check of examples/ci/verl N times, and then with a setting with which the wake-up runs out of memory.
 
-verl_gate.py REVEILLE [--times N] [--gpus N] [--wake FRACTION]
+    verl_gate.py REVEILLE [--times N] [--gpus N] [--wake FRACTION]
 
-It works on a copy, in the environment that tests/frameworks/verl.sh has made (REVEILLE_VERL). Every run must print what the first
-did, byte by byte. Then gpu_memory_utilization grows to FRACTION, and the check must fail with the stage, the rank and the holder.
+It works on a copy, in the environment that tests/frameworks/verl.sh has made (REVEILLE_VERL). Every run must print exactly what the
+first printed. Then gpu_memory_utilization is raised to FRACTION, and the check must fail with the stage, the rank and the holder.
 """
 import argparse
 import os

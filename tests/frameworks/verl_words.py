@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whether verl's configuration takes the words that a page gives to it, with their values. Needs verl; no GPU, and nothing is trained.
+"""Checks that verl's configuration accepts the options that a page passes to it, with their values. Needs verl, but no GPU. Nothing is
+trained.
 
     python verl_words.py docs/guides/adopt/verl.md
 """

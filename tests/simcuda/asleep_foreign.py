@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Memory of another process that a program opens by CUDA itself forbids it to sleep, until it is closed.
+"""A program that opens another process's memory through CUDA itself must not sleep until it closes the memory.
 
-usage: asleep_foreign.py COMMAND PRELOAD SOURCE   runs itself on a simulated GPU, under the preload library
+usage: asleep_foreign.py COMMAND PRELOAD SOURCE      runs itself on a simulated GPU, with the preload library
 """
 
 import array
@@ -35,7 +35,7 @@ def context(cuda):
 
 
 def export(number):
-    """The other process: gives a handle of each kind away, and waits."""
+    """The other process: gives away a handle of each kind, and waits."""
     cuda, s = C.CDLL("libcuda.so.1"), socket.socket(fileno=number)
     context(cuda)
     at, handle, made, fd = U64(), Handle(), U64(), C.c_int()

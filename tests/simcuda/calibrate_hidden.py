@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""reveille calibrate beside a program that NVML does not name, as in a container: it waits for it, and refuses in the end.
+"""reveille calibrate beside a program that NVML does not list, as in a container: it waits for the program, and finally refuses.
 
     calibrate_hidden.py REVEILLE
 
-On a simulated card. Its NVML names no process, so memory alone shows the other.
+On a simulated card. Its NVML lists no processes, so only the memory shows the other program.
 """
 import ctypes
 import subprocess
@@ -15,7 +15,7 @@ HELD_BYTES = 300 << 20
 
 
 def hold(seconds):
-    """The other program: a context and 300 MiB, for a while."""
+    """The other program: takes a context and 300 MiB for a while."""
     cuda = ctypes.CDLL("libcuda.so.1")
     device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
     calls = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
@@ -26,7 +26,7 @@ def hold(seconds):
 
 
 def beside(reveille, seconds, tries):
-    """Inside of `reveille run`: calibrates beside such a program."""
+    """Inside `reveille run`: calibrates beside such a program."""
     with subprocess.Popen([sys.executable, __file__, "--hold", seconds], stdout=subprocess.PIPE, text=True) as other:
         print(other.stdout.readline().strip(), file=sys.stderr, flush=True)
         done = subprocess.run([reveille, "calibrate", "--no-disk", "--tries", tries], check=False)
@@ -49,7 +49,7 @@ def expect(done, status, *texts):
 
 def main():
     reveille = sys.argv[1]
-    who = "a program that NVML does not name (82"  # 300 MiB and 526 of its context
+    who = "a program that NVML does not name (82"  # 300 MiB, and 526 MiB of its context
     expect(run(reveille, "60", "1"), 2, who, "uses card 0, after 1 try: end it")
     expect(run(reveille, "3", "9"), 0, who, "uses card 0: waiting")
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-A job of several ranks against its own baseline, again and again, and against a change in one rank: check_ranks.py COMMAND.
+"""A job of several ranks is checked against its own baseline again and again, and against a change in one rank: check_ranks.py COMMAND.
 
-Here the ranks are this file, by turns two and four on two GPUs, in three stages for three steps. They come in another order
-each time, and take more in each step.
+Here the ranks are this file, in turn two and four on two GPUs, in three stages for three steps. They run in another order each time, and
+take more in each step.
 """
 import ctypes
 import json
@@ -36,7 +35,7 @@ def rank():
 
 
 def job(ranks):
-    """The ranks of one GPU take turns, so that what they hold together is the same each time. The GPUs come in any order."""
+    """The ranks of one GPU run one after another, so that their total is the same each time. The GPUs run in any order."""
     for first in range(0, ranks, 2):
         running = [subprocess.Popen([sys.executable, "-B", __file__, "--rank"], env={**os.environ, "RANK": str(number)})
                    for number in random.sample(range(first, first + 2), 2)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The simulated driver's process checkpoint answers as an H100 did: the same program, every case that was recorded, line by line.
+"""The simulated driver's process checkpoint behaves as an H100 does: the same program, every recorded case, line by line.
 
-usage: checkpoint.py COMMAND PROGRAM RECORDED...   of a case in several files the last counts
-Seconds and what a card alone has (descriptors, bytes) are left out. So is how a case ends: one without all its facts differs.
+usage: checkpoint.py COMMAND PROGRAM RECORDED...      if a case is in several files, the last counts
+
+Not compared: seconds, and what only a card has (descriptors, bytes). Nor is the end of a case: a case that lacks facts differs.
 """
 
 import json
@@ -11,9 +12,9 @@ import sys
 
 LEFT_OUT = ("s", "mib", "traces", "holders", "exporter_traces", "importer_traces", "importer_closed_traces", "kind",
             "imported_fd_closed", "other", "exit", "library", "Lock", "Checkpoint", "Restore", "Unlock")  # fmt: skip
-# Single facts: a card refuses to sleep once managed memory was used; it answers for other processes, and for pid 1 as a stranger.
+# Single facts: a card refuses to sleep after managed memory was used; it supports other processes, and treats pid 1 as a stranger.
 NOT_SIMULATED = ("freed", "of")
-# Cases that go another way here, and why. One that has come to be as on the card has to be taken out.
+# Cases that differ here, and why. Remove a case from the list once it matches the card.
 DIFFERS = {
     "meanwhile": "two calls end the process on a card; here they wait until it is back",
     "one_by_one": "the same, call by call",
@@ -30,7 +31,7 @@ DIFFERS = {
 
 
 def facts(lines):
-    """By case, in their order."""
+    """Facts by case, in order."""
     found = {}
     for fact in (json.loads(line) for line in lines if line.startswith("{")):
         case = fact.pop("case", None)

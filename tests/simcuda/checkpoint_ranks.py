@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Connected ranks and the process checkpoint on two simulated GPUs: the program that asked two H100s, and what comes back there.
+"""Connected ranks and the process checkpoint on two simulated GPUs: the program that was run on two H100s, and what can be restored there.
 
 usage: checkpoint_ranks.py COMMAND PROGRAM RECORDED
 """
@@ -8,11 +8,11 @@ import json
 import subprocess
 import sys
 
-# The simulated NCCL has one way from card to card, through the other card's memory. On cards there are more.
+# The simulated NCCL has one way from card to card: the other card's memory. On cards there are more.
 OTHER_WAYS = {"nccl_alive_through_host_by_files", "nccl_alive_through_sockets", "nccl_suspended_through_host"}
-# After a wake the card's driver gives no memory of before away by cuIpcOpenMemHandle(): it answers 800, or 400 to an older handle.
+# After a wake, the card's driver does not export earlier memory through cuIpcOpenMemHandle(): it returns 800, or 400 for an older handle.
 GIVEN_AGAIN = {"ipc_closed", "ipc_same_handle"}
-# An importer that stays awake keeps the memory as it was when the exporter left; here it sees the exporter's.
+# On a card, an importer that stays awake keeps the memory as it was when the exporter left. Here it sees the exporter's memory.
 KEPT = {"ipc_open_exporter_alone"}
 NOT_SIMULATED = OTHER_WAYS | GIVEN_AGAIN | KEPT
 SOME_SLEEP = ("nccl_suspended_one_by_one", "nccl_suspended_one_sleeps")  # not all ranks at once

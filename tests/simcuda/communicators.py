@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The tag "nccl" on simulated GPUs, with their NCCL: ranks that are processes, and bytes compared.
 
-usage: communicators.py COMMAND SOURCE_DIR      under nothing: it starts `COMMAND run` itself
+usage: communicators.py COMMAND SOURCE_DIR      run it directly: it starts `COMMAND run` itself
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import time
 
 RANKS = 3
 LIMIT_S = 120
-MADE = 196 << 20  # docs/fidelity/libraries.md, of two ranks and more
+MADE = 196 << 20  # docs/fidelity/libraries.md, for two or more ranks
 COLLECTIVE = 288 << 20
 FLOAT32 = 7
 
@@ -25,7 +25,7 @@ class UniqueId(ctypes.Structure):
 
 
 class Nccl:
-    """What the ranks call of the simulated library."""
+    """The calls of the ranks to the simulated library."""
 
     def __init__(self, folder, rank):
         self.library = ctypes.CDLL("libnccl.so.2")
@@ -38,7 +38,7 @@ class Nccl:
         assert self.cuda.cuCtxSetCurrent(context) == 0
 
     def communicator(self):
-        """One of all ranks, which have to come."""
+        """Makes a communicator of all ranks, which have to come."""
         self.made += 1
         path, comm = self.folder / f"id-{self.made}", ctypes.c_void_p()
         unique = UniqueId()
@@ -56,7 +56,7 @@ class Nccl:
         return comm.value
 
     def reduce(self, comm):
-        """A collective; its result."""
+        """Runs a collective, and returns its result."""
         address = ctypes.c_uint64()
         assert self.cuda.cuMemAlloc_v2(ctypes.byref(address), 4096) == 0
         call = self.library.ncclAllReduce
@@ -73,7 +73,7 @@ class Nccl:
         return total.value - free.value
 
     def fill(self):
-        """Takes nearly all that is free."""
+        """Takes almost all free memory."""
         free, total, address = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
         assert self.cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
         size = ctypes.c_size_t(free.value - (64 << 20))
@@ -100,20 +100,20 @@ def moved(function, job, **options):
 
 
 def cycle(reveille, nccl, job, comms):
-    """What is freed is what was promised, and collectives go on."""
+    """The freed bytes are those announced, and collectives work again."""
     before = nccl.used()
     for _ in range(3):
         assert [each.bytes for each in reveille.communicators()] == [MADE + COLLECTIVE] * 2
         moved(reveille.pause, job)
         assert before - nccl.used() == 2 * (MADE + COLLECTIVE)  # no other rank made a context here
-        assert nccl.reduce(comms[0]) != 0  # suspended
+        assert nccl.reduce(comms[0]) != 0  # it is suspended
         moved(reveille.resume, job)
         assert nccl.used() == before
         assert [nccl.reduce(comm) for comm in comms] == [0, 0]
 
 
 def no_room(reveille, nccl, job, comms):
-    """A rank without room keeps all asleep, and nothing has changed."""
+    """A rank without room keeps all ranks asleep, and nothing has changed."""
     moved(reveille.pause, job)
     taken = nccl.fill() if nccl.rank == 1 else None
     full = nccl.used()
@@ -121,7 +121,7 @@ def no_room(reveille, nccl, job, comms):
         moved(reveille.resume, job)
     except reveille.JobAborted as error:
         assert error.rank == 1 and error.requested_bytes == 2 * (MADE + COLLECTIVE), vars(error)
-        assert 62 << 20 <= error.free_bytes <= 64 << 20, vars(error)  # by pages
+        assert 62 << 20 <= error.free_bytes <= 64 << 20, vars(error)  # in whole pages
     else:
         raise AssertionError("nothing was refused")
     assert nccl.used() == full
@@ -145,7 +145,7 @@ def refused(reveille, nccl, job, _comms):
 
 
 def killed(reveille, nccl, job, _comms):
-    """A rank that dies when the others are in NCCL already: they raise, and nobody hangs."""
+    """A rank dies when the others are already inside NCCL: they raise, and none hangs."""
     if nccl.rank == 2:
         from reveille import _communicators
 
@@ -162,14 +162,14 @@ def killed(reveille, nccl, job, _comms):
     else:
         raise AssertionError("nobody was missed")
     assert time.monotonic() - started < 30
-    # The process ends while NCCL's call waits. Its thread may come back then, and loads libgcc_s.
+    # The process ends while NCCL's call waits. Its thread may then return, and load libgcc_s.
 
 
 SCENARIOS = {each.__name__: each for each in (cycle, no_room, refused, killed)}
 
 
 def main(command, source):
-    """Runs each scenario on a machine of its own."""
+    """Runs each scenario on a separate machine."""
     paths = [str(pathlib.Path(source) / part) for part in ("python", "tests/python")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     for name in SCENARIOS:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Programs of bench/gpu/driver that nothing else runs, once and small on simulated GPUs: they end well, and say so many facts.
+"""Programs of bench/gpu/driver that no other test runs, once and in small on simulated GPUs: they end well, and print enough facts.
 
-usage: driver_scripts.py COMMAND FOLDER CALL_TIMES   FOLDER is bench/gpu/driver
-What needs nvcc (run.sh, code in .cu) is left to a card. Programs of PyTorch run where it is installed.
+usage: driver_scripts.py COMMAND FOLDER CALL_TIMES      FOLDER is bench/gpu/driver
+
+Programs that need nvcc (run.sh, code in .cu) are left for a card. Programs with PyTorch run if it is installed.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-# Words, lines of JSON at least, and what one of them has.
+# Words, the minimum number of lines of JSON, and the content of one of them.
 PROGRAMS = [
     (["contexts.py"], 15, {"part": "contexts", "act": "idle", "nvml": 0}),
     (["managed_left.py", str(16 << 20)], 1, {"part": "managed left", "bytes": 16 << 20}),
@@ -47,7 +48,7 @@ def main():
         cards = 2 if words[0] == "nccl.py" else 1
         program = [sys.executable, "-B", os.path.join(folder, words[0]), *words[1:]]
         if words[0] == "host_memory.py" and (os.cpu_count() or 1) < 2:
-            continue  # it has threads for two processors and more
+            continue  # its threads need two processors or more
         check(" ".join(words), said_by(command, program, cards), least, wanted)
     with tempfile.TemporaryDirectory() as place:
         said_by(command, [call_times, os.path.join(place, "out.jsonl")], 1)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The verdict names the process that failed first, and how: ends.py COMMAND.
 
-A package by the name of PyTorch has nothing: it is imported, which is what the files for Python wait for.
+An empty package has PyTorch's name: the files for Python wait for its import.
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-# A launcher ends the others when one has failed, as torchrun does; they have memory by then.
+# A launcher ends the other ranks when one has failed, as torchrun does. They have memory by then.
 LAUNCH = """
 import os, signal, subprocess, sys, time
 ranks = [subprocess.Popen([sys.executable, "-B", "rank.py"], env={**os.environ, "RANK": str(rank)}) for rank in range(2)]
@@ -34,7 +34,7 @@ while not os.path.exists("up" + str(1 - int(rank))):
 if rank == "0":
     time.sleep(60)
 """
-# A controller that has no GPU fails, and ends its worker on its way out, as Ray's does.
+# A controller without a GPU fails, and ends its worker on exit, as Ray's does.
 CONTROLLER = """
 import atexit, os, pathlib, subprocess, sys, time
 import torch
@@ -57,7 +57,7 @@ engine.terminate()
 engine.wait()
 raise ValueError("a shape is wrong")
 """
-# A rank asks for what no GPU has, and leaves; the launcher says nothing of it, or tries with less.
+# A rank requests more than any GPU has, and leaves. The launcher ignores that, or tries with less.
 ASKS = """
 import ctypes, sys
 import torch
@@ -104,7 +104,7 @@ def main(command):
         f"try:\n    raise RuntimeError({remote})\nexcept RuntimeError:\n    sys.exit(1)": "ValueError: of the config: no weights",
         "sys.exit('no weights')": "exit status 1",
     }
-    boxed = '"\\n====\\nrank.py FAILED\\n----\\nFailures:\\n  <NONE>\\n===="'  # as torchrun's
+    boxed = '"\\n====\\nrank.py FAILED\\n----\\nFailures:\\n  <NONE>\\n===="'  # as torchrun prints it
     controllers[f"raise ChildProcessError({boxed})"] = "ChildProcessError"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -129,14 +129,14 @@ def main(command):
         check(first, {"process": f"{python}[rank 0]", "stage": "run"}, done.stderr)
         check(text.partition("; then ")[2], f"{python}[1], in run: ValueError: a shape is wrong", "what it failed by")
 
-        # It is the command: what is known of its end is said already. An error is not.
+        # The process is the command, so its exit status is reported already, unlike an error.
         alone = "import torch, ctypes; assert ctypes.CDLL('libcudart.so.13').cudaFree(None) == 0; "
         check(run(command, folder, alone + "import sys; sys.exit(3)")[1], "no verdict: the command failed with exit status 3", "alone")
         done, text, first = run(command, folder, alone + "raise KeyError('a')")
         check(text, f"no verdict: the command failed with exit status 1; {python}[1] failed first, in run: KeyError: 'a'", "alone")
         check("KeyError: 'a'" in done.stderr, True, done.stderr)
 
-        # What has ended a process was not survived, whatever the command says, unless another takes its place.
+        # A refusal that ended a process was not survived, whatever the command reports, unless another process replaces it.
         (folder / "asks.py").write_text(ASKS)
         done, text, _ = run(command, folder, SWALLOWS.format(sizes=(1, 100)))
         begin, _, end = text.partition(" with ")
@@ -145,7 +145,7 @@ def main(command):
         done, text, _ = run(command, folder, SWALLOWS.format(sizes=(100, 1)))
         check((done.returncode, text.partition(", with ")[0]), (0, "fits after 1 refusal that the program survived"), done.stderr)
 
-        # Where the command ends well, nothing else of it matters.
+        # If the command ends well, all else does not matter.
         well = LAUNCH.replace("sys.exit(1)", "sys.exit(0)")
         (folder / "rank.py").write_text(f"{RANK}\nsys.exit(3)\n")
         done, text, first = run(command, folder, well)

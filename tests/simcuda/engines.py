@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """What engines find out about their KV cache is printed and written: engines.py COMMAND.
 
-vLLM runs in tests/simcuda/vllm_capacity.sh. Here packages of its name and of SGLang's have what is followed alone: an
-engine of vLLM without a GPU of its own, for two workers with unequal layers, and two ranks of SGLang.
+vLLM runs in tests/simcuda/vllm_capacity.py. Here, packages with its name and SGLang's have only what is followed: a vLLM engine without
+its own GPU, for two workers with different layers, and two ranks of SGLang.
 """
 
 import json
@@ -109,7 +109,7 @@ def of_sglang(command, folder, size, size_bytes):
 
 
 def gate(command, folder, program, kv_tokens, status, text):
-    """`reveille check` with `kv_tokens`: the text is what it says of the run on a terminal, in Markdown, in JUnit and on GitHub."""
+    """`reveille check` with `kv_tokens`: it prints this text about the run on a terminal, in Markdown, in JUnit and on GitHub."""
     module(folder, "vllm.v1.engine.core", f"BLOCKS, GROUPS, TOKENS = 443, 1, 7080\n{CORE}")
     check_of = {"name": "engine", "command": [sys.executable, "-B", "-c", program], "devices": "h100-80g", "kv_tokens": kv_tokens}
     (folder / "c.json").write_text(json.dumps({"schema": 1, "checks": [check_of]}))
@@ -151,7 +151,7 @@ def main(command):
         check((lines, found), ([], None), "a vLLM that has none of this")
         check("reveille: vLLM's KV cache is not told of: AttributeError" in done.stderr, True, done.stderr)
 
-        # To tell of a KV cache alone is no use of a GPU.
+        # Reporting a KV cache does not count as using a GPU.
         module(folder, "vllm.v1.engine.core", f"BLOCKS, GROUPS, TOKENS = 443, 1, None\n{CORE}")
         done = subprocess.run([command, "run", "--", sys.executable, "-B", "-c", VLLM.format(engines=1)],
                               env=dict(os.environ, PYTHONPATH=name), capture_output=True, text=True)

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds what a simulated GPU answers of functions by version against what a card answered.
+"""Compares functions by version on a simulated GPU with a card.
 
     entry_points.py REVEILLE BENCH CARD
 
-BENCH is bench/gpu/driver/entry_points.py, which asks; CARD what an H200 answered (driver 580, CUDA 13.0). If the simulated
-driver is of another version, what both know is compared: the versions up to the older one.
+BENCH is bench/gpu/driver/entry_points.py, which makes the queries. CARD has the results of an H200 (driver 580, CUDA 13.0). If the
+simulated driver has another version, versions up to the older one are compared.
 """
 import json
 import subprocess
 import sys
 import tempfile
 
-FEWEST = 200  # of 331 answers, whatever the versions are
+FEWEST = 200  # of 331 results, for any versions
 
 
 def read(path):
-    """The version of the driver, and what it was asked -> its answers, in their order: some things are asked again."""
+    """The driver's version, and query -> results in order: some queries are repeated."""
     version, asked = 0, {}
     for line in open(path, encoding="utf-8"):
         answer = json.loads(line)

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds what a simulated H200 answers against what a card answered: facts.py REVEILLE FACTS CARD OWN.
+"""Compares a simulated H200 with a card: facts.py REVEILLE FACTS CARD OWN.
 
-FACTS is the program facts.c, ipc_facts.c or context_facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints
-here of what no card was asked: there the answers are those that CUDA's documentation has. Each line begins with
-what was asked, up to the colon. What is known to differ is listed here with both answers, so that a change
-of either is seen.
+FACTS is the program facts.c, ipc_facts.c or context_facts.c. CARD is its output on an H200 (driver 580, CUDA 13.0). OWN is its output
+here for what was not run on a card: these results are those of CUDA's documentation. Each line begins with the question, up to the
+colon. Known differences are listed here with both results, so that a change of either is detected.
 """
 
 import os
 import subprocess
 import sys
 
-# What each program is asked, with the device; and how many answers there must be at least.
+# What each program is asked for, with the device, and the minimum number of results.
 IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "unmapped": "h200", "devices": "h200"}
 FACTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
@@ -29,7 +28,7 @@ DIFFER = {
 
 
 def read(lines):
-    """What was asked -> answers, in their order: some things are asked again."""
+    """Question -> results in order: some questions are repeated."""
     asked = {}
     for line in lines:
         what, colon, answer = line.partition(":")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""FSDP2 training predicted in three ways, beside a card: formula, snapshot, simulated run. Prints two tables.
+"""Predicts FSDP2 training in three ways, and compares with a card: formula, snapshot, simulated run. Prints two tables.
 
     four_ways.py REVEILLE [--keep FOLDER] [--only NAME]...
 
-formula: `reveille model` on the config alone, the trainer's share of stage `train`. simulated: programs/train.py on
-two simulated H200s. snapshot: `reveille replay` of the snapshot that PyTorch made there. card: truth/, two H200s.
-REVEILLE is a build with the headers of this Python's PyTorch (torch.sh makes it). Needs PyTorch and transformers. Ends with
-1 where the simulated run is not within bounds of the card.
+formula: `reveille model` with the config only; the trainer's share of stage `train`. simulated: programs/train.py on two simulated
+H200s. snapshot: `reveille replay` of the snapshot that PyTorch made there. card: truth/, two H200s. REVEILLE is a build with the headers
+of this Python's PyTorch (torch.sh makes it). Needs PyTorch and transformers. The exit status is 1 if the simulated run differs from the
+card by more than the limits.
 """
 
 import argparse
@@ -18,14 +18,14 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIGS = os.path.join(HERE, "..", "data", "configs")
-# Name of the truth: config, and options that the formula and the program share.
+# Name of the truth: config, and the options of both the formula and the program.
 CASES = {
     "qwen2.5-0.5b": ["--micro-batch", "4", "--seq-len", "2048"],
     "qwen3-0.6b": ["--micro-batch", "4", "--seq-len", "4096"],
     "llama-3.2-1b": ["--micro-batch", "2", "--seq-len", "2048"],
     "qwen2.5-7b": ["--micro-batch", "2", "--seq-len", "4096", "--recompute", "--reshard"],
 }
-LAST = "step2"  # the first has no optimizer states yet
+LAST = "step2"  # the first step has no optimizer state yet
 MIB = 1 << 20
 BOUNDS = {"max_allocated": 0.005, "max_reserved": 0.01}
 
@@ -38,13 +38,13 @@ def run(*words):
 
 
 def last_stage(reveille, path, name):
-    """The last stage of that name of a trace or snapshot."""
+    """The last stage with that name in a trace or snapshot."""
     stages = json.loads(run(reveille, "replay", "--json", path))["devices"][0]["stages"]
     return [stage for stage in stages if stage["name"].split("#")[0] == name][-1]
 
 
 def formula(reveille, config, options, folder):
-    """Bytes of the trainer at the peak of `train`, without what the driver takes: allocated, reserved."""
+    """Bytes of the trainer at the peak of `train`, without the driver's share: allocated, reserved."""
     trace = os.path.join(folder, "formula.rvt")
     run(reveille, "model", config, "--train", "fsdp:2", "--optimizer", "adamw-bf16", *options, "-o", trace)
     holders = last_stage(reveille, trace, "train")["at_peak"]
@@ -53,7 +53,7 @@ def formula(reveille, config, options, folder):
 
 
 def simulated(reveille, config, options, folder):
-    """What the program read in its last step, and the path of its snapshot."""
+    """What the program measured in its last step, and the path of its snapshot."""
     out, snapshot = (os.path.join(folder, name) for name in ("read.json", "snapshot.pickle"))
     run(reveille, "run", "--device", "h200", "--gpus", "2", "--", sys.executable, "-m", "torch.distributed.run",
         "--standalone", "--nproc-per-node", "2", os.path.join(HERE, "programs", "train.py"), config,
@@ -72,7 +72,7 @@ def cell(bytes_, card):
 
 
 def out_of_bounds(name, read):
-    """What is too far from the card, in words: every part of every step."""
+    """Descriptions of what differs too much from the card: every part of every step is compared."""
     card, found = truth(name), []
     for stage in [key for key in card if key.startswith("step")]:
         for part, values in card[stage].items():
@@ -84,7 +84,7 @@ def out_of_bounds(name, read):
 
 
 def row(reveille, name, folder):
-    """A line of each table, and what is out of bounds."""
+    """A row of each table, and what exceeds the limits."""
     config = os.path.join(CONFIGS, f"{name}.json")
     card = truth(name)[LAST]["end"]
     allocated, reserved = formula(reveille, config, CASES[name], folder)

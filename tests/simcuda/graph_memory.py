@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds what graphs take on simulated GPUs against every reading of a card: graph_memory.py REVEILLE PROGRAM RESULTS.
+"""Compares the memory of graphs on simulated GPUs with every measurement on a card: graph_memory.py REVEILLE PROGRAM RESULTS.
 
-PROGRAM is bench/gpu/driver/graph_arguments.py, RESULTS the folder with what it printed on cards
-(DATE-CARD/graph_*.jsonl). Prints each reading beside the simulated one, in MiB. Fails where they differ by more than
-BOUND_BYTES, or where fewer readings are there than there were.
+PROGRAM is bench/gpu/driver/graph_arguments.py. RESULTS is the folder with its output on cards (DATE-CARD/graph_*.jsonl). Prints each
+measured value beside the simulated one, in MiB. Fails if they differ by more than BOUND_BYTES, or if there are fewer values than before.
 """
 
 import glob
@@ -13,14 +12,14 @@ import os
 import subprocess
 import sys
 
-BOUND_BYTES = 0  # every reading is the card's to the byte
+BOUND_BYTES = 0  # every value matches the card to the byte
 READINGS = {"h200": 222, "h100": 96}
 DEVICES = {"h200": "h200", "h100": "h100-80g"}
 MIB = 1 << 20
 
 
 def read(lines):
-    """What was asked -> what was taken."""
+    """Parameters -> bytes taken."""
     readings = {}
     for row in map(json.loads, lines):
         asked = tuple(sorted((key, row[key]) for key in row if key not in ("instantiated", "launched")))

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-What `reveille run` says a peak is for, where a process leaves PyTorch's history behind: holders.py COMMAND.
+"""What `reveille run` reports about a peak if a process leaves PyTorch's history behind: holders.py COMMAND.
 
-Here the process is this file again, which allocates by CUDA's runtime and writes the history itself.
+Here, the process is this file again. It allocates through CUDA's runtime and writes the history itself.
 """
 import ctypes
 import json
@@ -22,7 +21,7 @@ FRAME = {"name": "forward", "filename": "/job/model.py", "line": 7}
 
 
 class Program:
-    """Takes segments, and writes them down with what lies in them."""
+    """Takes segments, and records them with their content."""
 
     def __init__(self):
         self.runtime = ctypes.CDLL(os.environ["RUNTIME"])
@@ -44,7 +43,7 @@ class Program:
         return addr
 
     def map(self, size):
-        """As the allocator of an engine does it: the memory can be released, and come back at the same address."""
+        """As an engine's allocator does it: the memory can be released, and reclaimed at the same address."""
         driver = ctypes.CDLL(os.environ["DRIVER"])
         addr, handle = ctypes.c_uint64(), ctypes.c_uint64()
         pinned_on_device_0 = (ctypes.c_uint64 * 4)(1, 1, 0, 0)
@@ -58,7 +57,7 @@ class Program:
         assert driver.cuMemUnmap(addr, ctypes.c_size_t(size)) == 0 and driver.cuMemRelease(handle) == 0
 
     def pool(self, number, mapped, what):
-        """The engine's segment, with a tensor as large as it is."""
+        """The engine's segment, with a tensor that fills it."""
         addr, size, _ = mapped
         self.entry("segment_alloc", addr.value, size)
         self.entry("alloc", addr.value, size, [FRAME], what)
@@ -68,7 +67,7 @@ class Program:
                               "blocks": [{"address": addr.value, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}]})
 
     def write(self, number=1, text=None, ended=True):
-        name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # what traces call this process
+        name = ctypes.PyDLL(os.environ["DRIVER"]).rvli_simulated_name  # this process's name in traces
         name.restype, name.argtypes = ctypes.c_char_p, ()
         path = pathlib.Path(os.environ["REVEILLE_HISTORY"], f"{quote(name().decode(), safe='')}.{number}.pickle")
         path.write_bytes(text or pickle.dumps({"segments": self.segments, "device_traces": [self.trace], "external_annotations": self.notes,
@@ -78,7 +77,8 @@ class Program:
 
 
 def inside_marked(program):
-    """A tensor goes just before a stage begins, and PyTorch's clock is late: marks tell on which side of it that was."""
+    """A tensor is freed just before a stage begins, and PyTorch's clock is late: marks show on which side of the stage's beginning the free
+    was."""
     driver = ctypes.PyDLL(os.environ["DRIVER"])
     told = []
     listener = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)(told.append)
@@ -104,13 +104,13 @@ def inside_marked(program):
 
 
 def inside_colocated(program, how):
-    """An engine with weights of 16 MiB and a cache of 64 sleeps, as a whole or all except its weights, while a trainer works."""
+    """An engine with weights of 16 MiB and a cache of 64 MiB sleeps, completely or except for its weights, while a trainer works."""
     driver = ctypes.PyDLL(os.environ["DRIVER"])
     driver.rvli_simulated_enter.restype, driver.rvli_simulated_leave.argtypes = ctypes.c_uint64, (ctypes.c_uint64,)
     first = program.segment(20 * MIB)
     program.entry("alloc", first, 3 * MIB, [FRAME], "parameter")
-    program.take(6 * MIB)  # a library's
-    if how == "unknown":  # of a state that no file knows nothing is said, also not that of an earlier file
+    program.take(6 * MIB)  # of a library
+    if how == "unknown":  # about a state that no file covers, nothing is reported, not even the state in an earlier file
         program.write(1, ended=False)
         program.entry("segment_alloc", first + (1 << 32), 64 * MIB)
     else:
@@ -119,7 +119,7 @@ def inside_colocated(program, how):
             program.pool(number, each, what)
         for each in pools[how != "asleep" :]:
             program.release(*each)
-    time.sleep(0.2)  # what was before is no part of the stage
+    time.sleep(0.2)  # earlier events are not part of the stage
     stage = driver.rvli_simulated_enter(b"train")
     program.entry("alloc", first + 3 * MIB, 5 * MIB, [FRAME], "activation")
     driver.rvli_simulated_leave(stage)
@@ -145,8 +145,8 @@ def inside(how):
     program.entry("alloc", first + 3 * MIB, 5 * MIB - 100, [FRAME], "activation")
     program.entry("free_requested", first + 3 * MIB, 5 * MIB - 100)
     program.entry("free_completed", first + 3 * MIB, 5 * MIB - 100)
-    program.take(6 * MIB)  # a library's
-    if how == "later":  # what comes behind the peak is not looked at
+    program.take(6 * MIB)  # of a library
+    if how == "later":  # events after the peak are ignored
         second = program.segment(40 * MIB)
         program.entry("alloc", second, 40 * MIB, [FRAME], "gradient")
         program.entry("free_requested", second, 40 * MIB)
@@ -171,7 +171,7 @@ def run(command, how, *options, status=0):
 def holders(command, how, *options):
     shown = json.loads(run(command, how, "--json", *options).stdout)
     (stage,) = shown["devices"][0]["stages"]
-    if "holders" in shown:  # nothing is known of a history that is missing or cannot be read
+    if "holders" in shown:  # if a history is missing or unreadable, nothing is reported
         (holder,) = shown["holders"]
         assert (holder["device"], holder["stage"]) == (0, "run"), holder
         assert sum(each["bytes"] for each in holder["at_peak"]) == stage["peak_bytes"], (holder, stage)
@@ -187,7 +187,7 @@ def main(command):
     assert found == (expected, [("activations", "forward", 7, 5 * MIB - 100), ("weights", "forward", 7, 3 * MIB)]), found
     found, _ = holders(command, "later")
     assert found == {"weights": 3 * MIB, "gradients": 40 * MIB, "cached": 17 * MIB, "libraries": 6 * MIB}, found
-    found, _ = holders(command, "killed")  # what it asked for behind its last file is not known
+    found, _ = holders(command, "killed")  # what it allocated after its last file is unknown
     assert found["not followed"] == 6 * MIB and "libraries" not in found, found
     assert holders(command, "broken") is None
     shown = json.loads(run(command, "marked", "--json").stdout)["holders"]

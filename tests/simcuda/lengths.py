@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Sequences have the lengths that `reveille run --response-lengths` names: lengths.py COMMAND.
+"""Sequences have the lengths that `reveille run --response-lengths` sets: lengths.py COMMAND.
 
-vLLM runs in tests/simcuda/vllm_lengths.py, transformers in torch_lengths.py. Here packages of the names of vLLM and SGLang
-have what is followed alone: a scheduler that appends tokens until a request ends.
+vLLM runs in tests/simcuda/vllm_lengths.py, transformers in torch_lengths.py. Here, packages with the names of vLLM and SGLang have only
+what is followed: a scheduler that appends tokens until a request ends.
 """
 
 import json
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-MODEL, END, OTHER = 2048, 2, 77  # the model's longest sequence, its end token, and one that is assumed
+MODEL, END, OTHER = 2048, 2, 77  # the model's longest sequence, its end token, and an assumed token
 SCHEDULER = """
 import collections
 Logprobs = collections.namedtuple("Logprobs", "logprob_token_ids cu_num_generated_tokens")
@@ -69,7 +69,7 @@ def check(got, expected, what):
     assert got == expected, f"{what}: {got}, expected {expected}"
 
 
-# ---- Programs under `reveille run`: they print the output of each request ----
+# ---- Programs under `reveille run`, which print the output of each request ----
 
 
 class Request:
@@ -126,7 +126,7 @@ def program(engine, text):
         print(len(output), output[-1])
 
 
-# ---- What they print is compared ----
+# ---- Comparison of what they print ----
 
 
 class Runner:
@@ -146,7 +146,7 @@ class Runner:
         return done, json.loads(shown.read_text()).get("responses") if shown.exists() else None
 
     def run(self, engine, rule, requests, *words, many=1):
-        """Lengths and last tokens of requests."""
+        """The lengths and last tokens of requests."""
         done, shown = self.start(engine, [f"--response-lengths={rule}", *words], requests, many)
         check(done.returncode, 0, done.stderr)
         rows = [tuple(map(int, each.split())) for each in done.stdout.splitlines()[: len(requests)]]
@@ -166,7 +166,7 @@ def ask(prompt, limit=64, least=0, end=END, ignores=False):
 
 
 def check_draws(runner, engine):
-    """Of one prompt many times, and of others; in two orders, two runs, and with another seed."""
+    """Draws for one prompt many times, and for other prompts; in two orders, in two runs, and with another seed."""
     same, others = [ask([5, 6, 7])] * 300, [ask([each]) for each in range(300)]
     first = runner.run(engine, "uniform:3..60", same + others)
     check({token for _, token in first}, {END}, "last tokens")
@@ -185,9 +185,9 @@ def check_lognormal(runner, engine):
     lengths = runner.lengths(engine, "lognormal:300,0.5", [ask([each], 100000) for each in range(1000)] if engine == "sglang" else
                              [ask([each], MODEL) for each in range(1000)])  # fmt: skip
     logarithms = [math.log(each) for each in lengths]
-    assert abs(statistics.mean(lengths) - 300) < 20, statistics.mean(lengths)  # the error of the mean is 5
+    assert abs(statistics.mean(lengths) - 300) < 20, statistics.mean(lengths)  # the standard error of the mean is 5
     assert abs(statistics.stdev(logarithms) - 0.5) < 0.05, statistics.stdev(logarithms)
-    # What a draw has beyond the request's own limit ends there.
+    # A draw above the request's limit ends at the limit.
     capped = runner.lengths(engine, "lognormal:60,0.5", [ask([each]) for each in range(200)])
     assert max(capped) == 64 and min(capped) < 40, capped
 
@@ -197,7 +197,8 @@ def check_file(runner, engine):
     path.write_text("7\n31\n64\n")
     requests = [ask([each]) for each in range(5)]
     check(runner.run(engine, str(path), requests), [(7, END), (31, END), (64, END), (7, END), (31, END)], "a file's lines")
-    # The request's own words: at least 20 tokens; an end token that is ignored, and none. Then its limit ends it, or vLLM's other end token.
+    # The request's own settings: at least 20 tokens; an ignored end token; no end token. Then its limit ends it, or vLLM's other end
+    # token.
     requests = [ask([1], least=20), ask([1], ignores=True), ask([1], end=None, limit=100)]
     check(runner.run(engine, str(path), requests), [(20, END), (31, OTHER), (64, 3 if engine == "vllm" else OTHER)], "other requests")
 
@@ -239,7 +240,7 @@ def check_words(runner):
 
 
 def check_check(runner):
-    """`reveille check` hands the rule on, a file's name relative to its own; `reveille fit` does, too."""
+    """`reveille check` passes the rule on, with a file name relative to its own file. So does `reveille fit`."""
     (runner.folder / "gate").mkdir()
     (runner.folder / "gate" / "lengths.txt").write_text("7\n31\n")
     text = json.dumps({"requests": [ask([1]), ask([2])], "many": 1})
@@ -286,14 +287,14 @@ def main(command):
         check_words(runner)
         check_check(runner)
 
-        # Tokens that come together, as of speculative decoding: the sequence ends among them.
+        # Tokens that arrive together, as with speculative decoding: the sequence ends among them.
         rows = runner.run("vllm", "uniform:7..7", [ask([1]), ask([2], ignores=True)], many=4)
         check(rows, [(7, END), (7, OTHER)], "four tokens at a time")
-        # The model's own end is no limit of a request: what is left behind a prompt may be less than the rule's longest.
+        # The model's own limit is not a request's limit: what the prompt leaves may be less than the rule's longest length.
         check(runner.lengths("vllm", "uniform:100..100", [ask([1] * 2000, 48)]), [48], "a long prompt")
         done, _ = runner.start("vllm", ["--response-lengths=uniform:1..2049"], [ask([1], 4000)])
         assert "up to 2049 tokens, and the model's are of 2048 with their prompt (max_model_len)" in done.stderr, done.stderr
-        # SGLang's server asks for 8 tokens itself, and for one.
+        # SGLang's server itself sends requests for 8 tokens and for one.
         done, shown = runner.start("sglang", ["--response-lengths=uniform:20..30"], [ask([1], 8), ask([1], 1)])
         check((done.stdout.splitlines()[:2], shown["sequences"]), ([f"8 {OTHER}", f"1 {OTHER}"], 0), "requests of the server")
         assert "no sequence got its length: vLLM, SGLang and generate() of transformers ask for one" in done.stderr, done.stderr

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The live lines of `reveille run`, on a terminal that is made here: live.py REVEILLE PROGRAM.
+"""The live lines of `reveille run`, on a terminal emulated here: live.py REVEILLE PROGRAM.
 
-The terminal understands what xterm does of it: rows, a scrolling region, a saved cursor. What has
-scrolled out of the top is kept, so that every line of the program can be looked for.
+The terminal understands the part of xterm that is used: rows, a scrolling region, a saved cursor. Lines that scroll out at the top are
+kept, so that every line of the program can be checked.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ class Screen:
         self.sequences = 0
 
     def resize(self, rows):
-        """As xterm does: rows come and go at the bottom, and the region is the whole again."""
+        """As xterm does it: rows are added and removed at the bottom, and the region is reset to the whole screen."""
         while rows < len(self.lines):
             if self.row == len(self.lines) - 1:
                 self.gone.append(self.lines.pop(0))
@@ -108,7 +108,7 @@ class Screen:
 
 
 class Terminal:
-    """A process that has a terminal of its own, and what is on it."""
+    """A process with a terminal of its own, and the terminal's content."""
 
     def __init__(self, line, rows=16, environment=None, stop_behind=False):
         self.main, side = pty.openpty()
@@ -134,7 +134,7 @@ class Terminal:
         self.screen.resize(rows)
 
     def read(self, until, limit_s=60):
-        """Feeds the screen until something holds; False: the process ended, or time did."""
+        """Feeds the screen until a condition holds. False: the process ended, or time ran out."""
         end = time.monotonic() + limit_s
         while not until():
             if time.monotonic() > end:
@@ -142,7 +142,7 @@ class Terminal:
             if select.select([self.main], [], [], 0.1)[0]:
                 try:
                     self.screen.feed(os.read(self.main, 65536).decode())
-                except OSError:  # nobody has the other side any more
+                except OSError:  # the other side is closed
                     self.screen.feed(read_terminal(self.main).decode())
                     return until()
         return True
@@ -166,13 +166,13 @@ def gpu_line(number, used_bytes, peak_bytes, most_bytes=None):
 
 
 def check_lines(screen, count):
-    """Every line of the program is there, whole, once, and in order."""
+    """Every line of the program is there, complete, once, and in order."""
     said = [line for line in screen.all() if line.startswith("line ")]
     assert said == [f"line {i}" for i in range(1, count + 1)], said
 
 
 def talking(program, count, *words):
-    """A shell's program that says lines all the time, beside one with memory."""
+    """A shell program that prints lines all the time, beside a program with memory."""
     held = " ".join([program, *words])
     return [
         "sh",
@@ -205,7 +205,7 @@ def beside_a_program_that_talks(reveille, program):
 
 
 def another_size(reveille, program):
-    """The program is silent while it changes: what it says just then may lie below the lines."""
+    """The program is silent during the change: output at that moment may be below the live lines."""
     line = f"{program} malloc 1 held 9 >/dev/null & seq -f 'line %g' 40; sleep 7; "
     line += "seq -f 'line %g' 41 80; wait"
     terminal = Terminal([reveille, "run", "--", "sh", "-c", line])

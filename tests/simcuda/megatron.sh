@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# megatron-core on simulated GPUs: makes tests/simcuda/truth/megatron-*.json. Not part of the test suite: it takes a
-# quarter of an hour. torch.sh must have run before: this needs its environment and its build.
-#   tests/simcuda/megatron.sh [FOLDER]      FOLDER: where the figures go; default: tests/simcuda/truth
-# REVEILLE_TORCH as in torch.sh. REVEILLE_MEGATRON: where megatron-core lies; default: ~/.cache/reveille-megatron
-# REVEILLE_TRANSFORMER_ENGINE: a Python environment with PyTorch and TransformerEngine (2.20.2 was used); its part for PyTorch must be
-# built from source. Without it the programs behind "if" are left out: those with context parallelism, which megatron-core refuses
-# otherwise, with TransformerEngine's layers, and with its Adam.
+# megatron-core on simulated GPUs: makes tests/simcuda/truth/megatron-*.json. Not part of the test suite: it takes 15 minutes. Run
+# torch.sh before: this uses its environment and its build.
+#
+#   tests/simcuda/megatron.sh [FOLDER]      FOLDER: for the results; default: tests/simcuda/truth
+#
+# REVEILLE_TORCH as in torch.sh. REVEILLE_MEGATRON: the folder of megatron-core; default: ~/.cache/reveille-megatron
+# REVEILLE_TRANSFORMER_ENGINE: a Python environment with PyTorch and TransformerEngine (2.20.2 was used), with its part for PyTorch built
+# from source. Without it, the programs behind "if" are skipped: those with context parallelism, which megatron-core refuses otherwise,
+# with TransformerEngine's layers, and with its Adam.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(realpath "${1-$source/tests/simcuda/truth}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-One verdict, word for word, in every output: one_verdict.py COMMAND PROGRAM LIBRARIES SOURCE. The programs run out of memory,
-fail for another reason, survive a refusal, and fit. A trace of an older format cannot tell whether anything was refused.
+"""One verdict, word for word, in every output: one_verdict.py COMMAND PROGRAM LIBRARIES SOURCE.
+
+The programs run out of memory, fail for another reason, survive a refusal, and fit. A trace in an older format does not show whether a
+request was refused.
 """
 import html
 import json
@@ -21,7 +22,7 @@ PROGRAMS = {"out of memory: ": ("1GiB", ("malloc", "1073741824", "exit", "5")),
             "fits, with ": ("h200", ("malloc", "1"))}
 
 CHECKS = ("check", "check --junit", "check --markdown")
-# As the first versions wrote it: they could not say that a request was refused.
+# In the format of the first versions, which could not record a refused request.
 OLDER = """reveille-trace 1.1
 clock boot=- mono_ns=0 wall_ns=0
 device 0 profile=- capacity_bytes=1073741824 granularity_bytes=2097152
@@ -45,7 +46,7 @@ def markdown(text):
 
 
 def check(command, name, item):
-    """What `reveille check` prints, as text, as JUnit and as Markdown."""
+    """What `reveille check` prints as text, as JUnit and as Markdown."""
     pathlib.Path(name).write_text(json.dumps({"schema": 1, "checks": [{"name": "it", **item}]}))
     done = run(command, "check", "--junit", "junit.xml", "--markdown=check.md", name)
     suite = ElementTree.parse("junit.xml").getroot()
@@ -55,7 +56,7 @@ def check(command, name, item):
 
 
 def outputs(command, program, libraries, source, device, words):
-    """The verdict by terminal, then what must hold it, by name."""
+    """First the verdict on the terminal, then by name each output that must contain it."""
     ran = run(command, "run", "--device", device, "-o", "it.rvt", "--json=run.json", "--markdown=run.md", "--", program, *words)
     yield "run", last(ran)
     yield "run --json", json.loads(pathlib.Path("run.json").read_text())["verdict"]["text"]
@@ -81,7 +82,7 @@ def outputs_of_trace(command, libraries, source):
 
 
 def check_plan(command, verdict):
-    """Of the trace. It recommends what fits and leaves the headroom, and has no answer to what did not end well."""
+    """The plan of the trace. It recommends what fits with the headroom, and gives no answer if the run did not end well."""
     done = run(command, "plan", "it.rvt", "--sweep", "--json")
     if not verdict.startswith(("fits", "tight")):
         assert done.returncode == 2 and verdict in done.stderr, (verdict, done)

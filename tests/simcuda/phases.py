@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Phases that frameworks of RL time are stages: phases.py COMMAND.
+"""Phases that RL frameworks time are stages: phases.py COMMAND.
 
-verl itself runs in tests/frameworks/verl.sh. Here packages have what it, SkyRL, slime and OpenRLHF time by alone. Phases of verl's
-controller, which has no GPU, are stages of the devices of its workers: one allocates at its word.
+verl itself runs in tests/frameworks/verl.sh. Here, packages have only what verl, SkyRL, slime and OpenRLHF use for timing. Phases of
+verl's controller, which has no GPU, are stages of its workers' devices: a worker allocates at its command.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ def marked_timer(name, timing_raw, color=None, domain=None, category=None):
     yield
     timing_raw[name] = timing_raw.get(name, 0) + 1
 """
-# What a process with a GPU times: the modules of a framework, what is done with them, and the peaks of the stages in MiB.
+# What a process with a GPU times: modules of a framework, the code that uses them, and the peaks of the stages in MiB.
 OWN = {
     "skyrl": (
         {
@@ -134,7 +134,7 @@ def take(mib):
 
 assert runtime.cudaFree(None) == 0
 """
-PHASES = {"gen": 32, "old_log_prob": 0, "update_actor": 96, "update_weights": -96}  # MiB that the worker takes
+PHASES = {"gen": 32, "old_log_prob": 0, "update_actor": 96, "update_weights": -96}  # MiB that the worker allocates
 
 
 def worker():
@@ -163,7 +163,7 @@ def controller(dies):
 
     ask(0)
     runtime, count = ctypes.CDLL(os.environ["RUNTIME"]), ctypes.c_int()
-    assert runtime.cudaGetDeviceCount(ctypes.byref(count)) == 0 and count.value == 1  # as torch.cuda.is_available() asks
+    assert runtime.cudaGetDeviceCount(ctypes.byref(count)) == 0 and count.value == 1  # as torch.cuda.is_available() does
     timing = {}
     with marked_timer("step", timing):
         for name, size in PHASES.items():
@@ -233,7 +233,7 @@ def of_workers(command):
         check({"gen", "old_log_prob", "step"} <= set(stages) and "update_actor" not in stages, True, stages)
         failed = "no verdict: the command failed with exit status 1; "
         check(re.sub(r"\S+\[\d+\]", "NAME[N]", verdict), failed + "NAME[N] failed first, in outside: exit status 1", "the verdict of a job that failed")
-        # Marks alone are no use of a GPU.
+        # Marks alone do not count as using a GPU.
         inside = "from verl.utils.profiler.performance import marked_timer\nwith marked_timer('gen', {}): pass"
         done = subprocess.run(
             [command, "run", "--stages", "verl.", "--", sys.executable, "-c", inside],

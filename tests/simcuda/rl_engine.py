@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples/rl_engine on simulated GPUs, every stage compared: rl_engine.py REVEILLE PYTHON [OUT].
+"""examples/rl_engine on simulated GPUs, with every stage compared: rl_engine.py REVEILLE PYTHON [OUT].
 
-PYTHON has vLLM (vllm.sh installs it). Runs the step staged, with and without CUDA graphs, and with --together. What the
-driver said at the end of each stage is compared with the trace, with what engine and trainer say that they hold, and
-with the model's sizes. Prints peak and end of every stage.
+PYTHON has vLLM (vllm.sh installs it). Runs the step in stages, with and without CUDA graphs, and with --together. The driver's figures
+at the end of each stage are compared with the trace, with what the engine and the trainer report, and with the model's sizes. Prints
+peak and end of every stage.
 """
 import json
 import os
@@ -21,12 +21,12 @@ sys.path.insert(0, str(STEP.parent))
 from rl_engine import CONFIG, GIB  # noqa: E402
 
 CAPACITY = 150109880320  # of an h200
-SMALL = 65 << 20  # what a trainer has beside its parameters: two workspaces of cuBLAS, positions, tokens
+SMALL = 65 << 20  # a trainer's memory besides its parameters: two workspaces of cuBLAS, positions, tokens
 BEGIN = ["startup", "rollout", "asleep", "trainer_loaded", "train"]
 STAGED = [*BEGIN, "optimizer_offloaded", "weights_awake", "weights_updated", "weights_offloaded", "kv_cache_awake",
           "rollout#2"]  # fmt: skip
-# The peak of a staged step is in one of these. A rollout's peak differs by some MiB from run to run, as vLLM takes its
-# prompts by the clock. Without CUDA graphs it is mostly startup's to the byte, and sometimes more.
+# The peak of a staged step is in one of these. A rollout's peak differs by a few MiB from run to run, since vLLM's batching of prompts
+# depends on the clock. Without CUDA graphs it usually equals startup's to the byte, and sometimes is higher.
 ENGINE_AWAKE = ["startup", "rollout", "rollout#2"]
 TOGETHER = [*BEGIN, "all_awake", "weights_updated", "trainer_offloaded", "rollout#2"]
 
@@ -36,7 +36,7 @@ def check(got, expected, what):
 
 
 def print_stages(options, replay):
-    """Peak and end; the last stage ends with the program."""
+    """Peak and end. The last stage ends with the program."""
     print(" ".join(options) or "staged")
     *stages, last = replay["stages"]
     for each in stages:
@@ -45,7 +45,7 @@ def print_stages(options, replay):
 
 
 def run(reveille, python, out, *options):
-    """Exit status, the step's readings, the device as `reveille replay` sees the trace, and its whole result."""
+    """Exit status, the step's measurements, the device from `reveille replay` of the trace, and the whole result."""
     trace, readings, said = out / "run.rvt", out / "readings.json", out / "stderr"
     with said.open("w") as err:
         done = subprocess.run([reveille, "run", "--device", "h200", "--stages-nvtx", "stage:", "-o", trace, "--",
@@ -62,7 +62,7 @@ def awake(reading):
 
 
 def driver_part(reading):
-    """In use beyond the two allocators: contexts, kernels, streams, handles of cuBLAS."""
+    """Memory in use outside the two allocators: contexts, kernels, streams, handles of cuBLAS."""
     return reading["used"] - reading["engine"]["reserved"] - reading["trainer"]["reserved"]
 
 
@@ -81,7 +81,7 @@ def check_stages(names, readings, replay):
 
 
 def check_engine(readings, asleep, awake_again):
-    """Asleep it has nothing awake; awake it has what it had before."""
+    """When it sleeps, nothing of the engine is awake. When it is awake, it has what it had before."""
     before = readings[0]["engine"]["awake"]
     assert before["weights"] >= weight_bytes(CONFIG, 1), before
     for each in readings[asleep:awake_again]:
@@ -93,7 +93,7 @@ def check_engine(readings, asleep, awake_again):
 
 
 def check_trainer(readings, times):
-    """times: of its parameters' bytes, by stage: weights, and two moments; gradients are gone at the end of a stage."""
+    """times: multiples of its parameters' bytes, by stage: weights, and two moments. Gradients are freed by the end of a stage."""
     weights = weight_bytes(CONFIG, 1)
     for each in readings:
         more = each["trainer"]["requested"] - times.get(each["stage"], 0) * weights
@@ -122,7 +122,7 @@ def check_staged(status, readings, replay):
 
 
 def check_refused(status, readings, result):
-    """The KV cache beside the trainer: the driver's own figures."""
+    """The KV cache does not fit beside the trainer, by the driver's own figures."""
     check(status, 1, "exit status")
     check([each["stage"] for each in readings], BEGIN, "stages that ended")
     before, trained = readings[0]["engine"]["awake"], readings[-1]["used"]

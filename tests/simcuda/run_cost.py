@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-What `reveille run` costs beyond simulated calls, in pairs: run_cost.py COMMAND [--rounds N] [NAME=COMMAND LINE]...
+"""The cost of `reveille run` in addition to simulated calls, in pairs: run_cost.py COMMAND [--rounds N] [NAME=COMMAND LINE]...
 
-COMMAND is `reveille`. Each program runs in three ways by turns: as usual, with `--attribution=off`, and with
-`--keep-contents 0 --attribution=off`. Prints medians of CPU time, which other work on the machine changes little, and
-how many times the last each is; and of the pairs the ratio in the middle.
+COMMAND is `reveille`. Each program runs in turn in three ways: normally, with `--attribution=off`, and with `--keep-contents 0
+--attribution=off`. Prints medians of CPU time, which other work on the machine changes little, and their ratios to the last way; and the
+median of the ratios of pairs.
 """
 import argparse
 import os

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# SGLang on simulated GPUs, with Reveille in the place of torch_memory_saver. Installs it once (some 11 GB), builds the
-# simulated libraries (those of CuTe DSL with its archive), and runs sglang_release.py beside this. Not part of the
-# test suite: it takes some 10 minutes, and the first time as long again, while SGLang compiles kernels with nvcc.
+# SGLang on simulated GPUs, with Reveille in place of torch_memory_saver. Installs it once (about 11 GB), builds the simulated libraries
+# (CuTe DSL's with its archive), and runs sglang_release.py in this folder. Not part of the test suite: it takes about 10 minutes, and
+# twice as long the first time, while SGLang compiles kernels with nvcc.
+#
 #   tests/simcuda/sglang.sh [VERSION [short|page]]      default: 0.5.23
-# short: the first of them alone.
-# page: runs the commands of docs/guides/adopt/sglang.md instead, as they stand (tests/frameworks/adopt.py), in 10 minutes. They install
-# this tree's package into the environment.
+#
+# short: only the first of the runs.
+# page: instead runs the commands of docs/guides/adopt/sglang.md as written (tests/frameworks/adopt.py), in 10 minutes. They install this
+# tree's package into the environment.
 # REVEILLE_SGLANG: the environment to install into; default: ~/.cache/reveille-sglang/venv
 set -euo pipefail
 version=${1-0.5.23}
@@ -15,7 +17,7 @@ environment=${REVEILLE_SGLANG-$HOME/.cache/reveille-sglang/venv}
 build=$source/build/sglang
 python=$environment/bin/python
 
-# A build of PyTorch without CUDA may lie in a folder or an index that pip is configured with.
+# pip may be configured with a folder or an index that has a build of PyTorch without CUDA.
 install() {
     PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet "$@"
 }
@@ -40,7 +42,7 @@ export REVEILLE_AS_TORCH_MEMORY_SAVER=1 RVL_LIBRARY_DIR=$build
 run() { # GPUS ARGUMENTS
     local gpus=$1
     shift
-    # In the command's own environment: reveille run adds to PYTHONPATH, too.
+    # Set in the command's environment, since reveille run also adds to PYTHONPATH.
     timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- bash -c \
         'PYTHONPATH=$1/python/reveille/alias:$1/python:$PYTHONPATH; export PYTHONPATH; shift; exec "$@"' \
         saver "$source" "$python" "$source/tests/simcuda/sglang_release.py" "$@"

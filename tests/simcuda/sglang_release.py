@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""SGLang on simulated GPUs, its memory saver on Reveille: start, generate, release and resume by tags.
+"""SGLang on simulated GPUs, with its memory saver on Reveille: start, generate, release and resume by tags.
 
 stages: one engine, its tags in stages and all at once, an update of a weight, and a second release.
-instances: two engines, each on GPUs of its own, and the end of one that is told to resume what is not released.
+instances: two engines, each on its own GPUs, and the end of one that is told to resume what is not released.
 
-SGLang is as it was installed. Figures come from its scheduler processes by SGLang's own way to extend
-them (a custom weight loader), and from the simulated driver.
+SGLang is unmodified. The figures come from its scheduler processes, through SGLang's own extension (a custom weight loader), and from
+the simulated driver.
 
     python sglang_release.py [stages|instances] [--gpus N] [--graphs none|default|released] [--backup] [-o FILE]
 """
@@ -21,7 +21,7 @@ import time
 
 from vllm_sleep import BLOCK_TOKENS, MODELS, PAGE, block_bytes, check, config_folder, weight_bytes
 
-FIGURES = "REVEILLE_FIGURES"  # the folder where scheduler processes write theirs
+FIGURES = "REVEILLE_FIGURES"  # the folder to which scheduler processes write their figures
 GIB = 1 << 30
 MODEL = MODELS["small"]
 PROMPT, TOKENS = [5, 6, 7, 8], 8
@@ -31,8 +31,8 @@ RESUMES = (("cuda_graph",), ("weights",), ("kv_cache",))
 MARK, UPDATED = 3.0, 5.0
 NCCL = "nccl"  # Reveille's tag of communicators
 END_S = 60  # for the processes of an engine to end
-# CUDA graphs of the steps that decode, and of prefill. SGLang releases its graphs if SGLANG_MEMORY_SAVER_CUDA_GRAPH is
-# set, and then refuses its default for prefill.
+# CUDA graphs of decode steps, and of prefill. SGLang releases its graphs if SGLANG_MEMORY_SAVER_CUDA_GRAPH is set, and then refuses its
+# default for prefill.
 SIZES = {"cuda_graph_max_bs_decode": 8, "cuda_graph_max_bs_prefill": 256}
 GRAPHS = {
     "none": {"disable_cuda_graph": True},
@@ -49,7 +49,7 @@ def the_runner(model):
 
 
 def held_by_tag():
-    """What Reveille's regions have: bytes by tag, and each allocation."""
+    """What Reveille's regions hold: bytes by tag, and each allocation."""
     import reveille
 
     tags = {
@@ -63,7 +63,7 @@ def held_by_tag():
 
 
 def mark_of(model, named):
-    """Writes the mark to a small parameter, or reads what is there."""
+    """Writes the mark to a small parameter, or reads its value."""
     norm = model.model.norm.weight.data
     if "write" in named:
         norm.fill_(MARK)
@@ -71,7 +71,7 @@ def mark_of(model, named):
 
 
 def figures(model, named_tensors):
-    """SGLang calls this as a loader of weights. It loads none: it says what the process holds."""
+    """SGLang calls this as a loader of weights. It loads none, and reports what the process holds instead."""
     import torch
 
     runner = the_runner(model)
@@ -100,7 +100,7 @@ def figures(model, named_tensors):
     os.rename(path + ".part", path)
 
 
-# ---- Beside it ----
+# ---- Outside the scheduler process ----
 
 
 class Engine:
@@ -128,12 +128,12 @@ class Engine:
             custom_weight_loader=[self.loader],
             log_level="warning",
         )
-        # Loaders are only called in a session of updates. It stays open: to end it would touch weights.
+        # Loaders are only called in a session of updates. It stays open: ending it would touch weights.
         done = self.engine.begin_weight_update()
         assert done[0], done
 
     def ask(self, *words):
-        """What each rank says, in the order of the devices."""
+        """What each rank reports, in the order of the devices."""
         import torch
 
         for each in os.listdir(self.folder):
@@ -152,10 +152,10 @@ class Engine:
         wanted = {"max_new_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
         out = self.engine.generate(input_ids=[PROMPT] * 3, sampling_params=wanted)
         check([len(each["output_ids"]) for each in out], [TOKENS] * 3, "tokens generated")
-        self.engine.flush_cache()  # PyTorch's idle memory goes now, and not in the middle of a release
+        self.engine.flush_cache()  # frees PyTorch's idle memory now, rather than in the middle of a release
 
     def update(self):
-        """A trainer's new value for a small parameter, by SGLang's own call."""
+        """A trainer's new value for a small parameter, through SGLang's own call."""
         import torch
 
         new = torch.full((MODEL["hidden_size"],), UPDATED, dtype=torch.bfloat16)
@@ -166,7 +166,7 @@ class Engine:
         getattr(self.engine, f"{how}_memory_occupation")(tags=list(tags))
 
     def release_again(self, tags):
-        """A second release is refused, or SGLang takes it; either way nothing changes. True: it was refused."""
+        """A second release is refused, or SGLang accepts it. Either way, nothing changes. True: it was refused."""
         before, refused = self.ask(), False
         try:
             self.occupation("release", tags)
@@ -177,13 +177,13 @@ class Engine:
         return refused
 
     def move(self, how, tags):
-        """Releases or resumes, and compares every rank: each tag, and bytes in use on the device."""
+        """Releases or resumes, and compares on every rank each tag and the bytes in use on the device."""
         before = self.ask()
         self.occupation(how, tags)
         after = self.ask()
         for was, now in zip(before, after):
             moved = check_tags(how, tags, was["tags"], now["tags"], self.arguments.backup)
-            cached = now["reserved"] - was["reserved"]  # PyTorch's own cache, emptied by a flush
+            cached = now["reserved"] - was["reserved"]  # PyTorch's own cache, which a flush empties
             check(now["used"] - was["used"], cached + moved, f"in use after {how} of {tags}")
         return after
 
@@ -192,7 +192,7 @@ class Engine:
 
 
 def check_tags(how, tags, before, now, backup):
-    """Bytes that the device got (+) or lost (-) by these tags; all others are as they were."""
+    """Bytes that these tags gave to the device (+) or took from it (-). All other tags are unchanged."""
     goes, comes = ("active", "paused") if how == "release" else ("paused", "active")
     moved = 0
     for name, was in before.items():
@@ -204,7 +204,7 @@ def check_tags(how, tags, before, now, backup):
             continue
         size = was[goes]
         assert size > 0 and was[comes] == 0, f"{name} before {how}: {was}"
-        backed = name == "cuda_graph" or (backup and name == "weights")  # a graph reads what its capture left
+        backed = name == "cuda_graph" or (backup and name == "weights")  # a graph reads data that its capture wrote
         kept = size if backed and how == "release" else 0
         check(now[name], {goes: 0, comes: size, "host": kept}, f"{name} after {how}")
         moved += size
@@ -212,7 +212,7 @@ def check_tags(how, tags, before, now, backup):
 
 
 def check_communicators(before, now):
-    """They sleep while all regions do, if that was asked for. Bytes that have moved."""
+    """Communicators sleep while all regions do, if that was requested. Returns the bytes moved."""
     asked = os.environ.get("REVEILLE_COMMUNICATORS") == "1"
     asleep = asked and not any(each["active"] for name, each in now.items() if name != NCCL)
     total = before["active"] + before["paused"]
@@ -222,7 +222,7 @@ def check_communicators(before, now):
 
 
 def check_lies_in(pieces, parts, tag):
-    """Every tensor lies whole in a region of its tag."""
+    """Every tensor is completely in a region of its tag."""
     own = [(addr, addr + size) for addr, size, of in pieces if of == tag]
     for addr, size in parts:
         assert any(first <= addr and addr + size <= end for first, end in own), f"{tag}: {addr:#x} is elsewhere"
@@ -240,7 +240,7 @@ def check_start(said, ranks, share, graphs):
         held = said["tags"][tag]
         check([held["paused"], held["host"], held["active"] % PAGE], [0, 0, 0], f"{tag} in whole pages")
         assert held["active"] >= least, f"{tag}: {held} for {least}"
-    # SGLang: what is free after the weights, less the part of the card that is not static.
+    # SGLang: the free memory after the weights, minus the part of the card that is not static.
     room = share * said["before load"] - said["tags"]["weights"]["active"]
     assert room - GIB // 4 < caches <= room + PAGE, f"KV cache: {caches}, room for {room}"
     assert (graphs == "released") == (said["tags"].get("cuda_graph", {"active": 0})["active"] > 0), said["tags"]
@@ -251,12 +251,12 @@ def places(said):
 
 
 def tags_of(said):
-    """SGLang's, as far as this engine has them. Reveille also has "nccl", which SGLang does not know."""
+    """SGLang's tags, as far as this engine has them. Reveille also has "nccl", which SGLang does not know."""
     return {tag for tags in RELEASES for tag in tags} & set(said[0]["tags"])
 
 
 def staged(engine, tags_held):
-    """Releases in stages, a second time in between, and resumes in stages. The figures after each."""
+    """Releases in stages, tries a second time in between, and resumes in stages. Returns the figures after each."""
     rows, refused = [], []
     for how, steps in (("release", RELEASES), ("resume", RESUMES)):
         for tags in steps:
@@ -284,7 +284,7 @@ def stages(arguments):
     engine.update()
     check([each["mark"] for each in engine.ask("read")], [[UPDATED] * 4] * arguments.gpus, "an updated weight")
     engine.generate()
-    # All tags at once, as the call without tags.
+    # All tags at once, as in the call without tags.
     rows.append(("release all", engine.move("release", held)))
     rows.append(("resume all", engine.move("resume", held)))
     engine.generate()
@@ -299,7 +299,7 @@ def stages(arguments):
 
 
 def serve(pipe, arguments, share, first_gpu):
-    """An engine in a process of its own, told what to do."""
+    """An engine in a separate process that follows orders."""
     engine = Engine(arguments, share, first_gpu)
     engine.generate()
     pipe.send("ready")
@@ -335,7 +335,7 @@ class Instance:
         self.process.join()
 
     def resume_again(self, tags):
-        """A resume of what is not released: refused, or SGLang's scheduler fails and ends its engine. True: refused."""
+        """Resumes what is not released: refused, or SGLang's scheduler fails and ends its engine. True: refused."""
         try:
             self.tell("occupation", "resume", tags)
         except (EOFError, ConnectionResetError):
@@ -356,7 +356,7 @@ def in_use(device):
 
 
 def use_as_trainer(device, size):
-    """What an engine has released is there for another process."""
+    """Another process can use what an engine has released."""
     import torch
 
     before = in_use(device)
@@ -368,7 +368,7 @@ def use_as_trainer(device, size):
 
 
 def await_in_use(expected):
-    """SGLang's processes end one after the other; what they had is free when the last has ended."""
+    """SGLang's processes end one after the other. All memory is free when the last has ended."""
     latest = time.monotonic() + END_S
     while (now := [in_use(each) for each in range(len(expected))]) != expected and time.monotonic() < latest:
         time.sleep(0.1)
@@ -376,7 +376,7 @@ def await_in_use(expected):
 
 
 def instances(arguments):
-    """Two engines, each on GPUs of its own: what one releases, and its end, are its own alone."""
+    """Two engines, each on its own GPUs: a release or the end of one does not affect the other."""
     engines = []
     try:
         engines.append(Instance(arguments, 0.83, arguments.gpus))
@@ -388,7 +388,7 @@ def instances(arguments):
         return rows
     finally:
         for each in engines:
-            each.process.kill()  # without effect on one that has ended
+            each.process.kill()  # no effect if it has ended
 
 
 def each_in_stages(arguments, *engines):
@@ -414,7 +414,7 @@ def each_in_stages(arguments, *engines):
 
 
 def end_by_misuse(wrong, other, free):
-    """An engine that ends leaves its GPUs as they were without it, and the other engine as it was."""
+    """An engine that ends leaves its GPUs as they were without it, and does not affect the other engine."""
     meanwhile = held_of(other)
     refused = wrong.resume_again(("kv_cache",))
     print("a resume of what is not released:", "refused" if refused else "SGLang ends this engine")
@@ -427,7 +427,7 @@ def end_by_misuse(wrong, other, free):
 
 
 def held_of(engine):
-    """Without what is in use by all: SGLang's processes have contexts on each other's GPUs."""
+    """The figures without the bytes in use by all: SGLang's processes have contexts on each other's GPUs."""
     return [{name: value for name, value in each.items() if name != "used"} for each in engine.tell("ask")]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`reveille sleep PID` and `reveille wake PID`, of programs on simulated GPUs that listen, refuse, or do not.
+"""`reveille sleep PID` and `reveille wake PID` for programs on simulated GPUs that listen, refuse, or do not listen.
 
 usage: sleep_command.py COMMAND LIBRARIES SOURCE
 """

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-The table of programs in docs/run.md: ten.py COMMAND [NAME]...
+"""The table of programs in docs/run.md: ten.py COMMAND [NAME]...
 
-COMMAND is `reveille`; this Python has PyTorch, Ray for the one with actors, and vLLM for the engine. Each program of `ten` runs once. The
-exit status is 1 if one ends in another way than it should.
+COMMAND is `reveille`. This Python has PyTorch, Ray for the program with actors, and vLLM for the engine. Each program of `ten` runs
+once. The exit status is 1 if one ends differently than expected.
 """
 import argparse
 import os
@@ -16,9 +15,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHRUN = "torchrun --standalone --nproc-per-node"
-# No network, and the sampler that is not compiled when it is first used.
+# No network, and vLLM's own sampler, since the other one is compiled at its first use.
 VLLM = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
-PROGRAMS = {  # what it is, options of `reveille run`, the command, the exit status, how the verdict begins
+PROGRAMS = {  # description, options of `reveille run`, command, exit status, beginning of the verdict
     "train": ("a GPT, batch 96: dies in its backward pass", "--device h100-80g", "python train.py --batch 96", 1, "out of memory: "),
     "leak": ("keeps every step's graph: dies", "--device h100-80g", "python leak.py", 1, "out of memory: "),
     "generate": ("a cache that grows by `torch.cat()`: dies", "--device h100-80g", "python generate.py", 1, "out of memory: "),
@@ -48,7 +47,7 @@ def run(command, name, python):
 
 
 def rows_of(said):
-    """Lines of stages and of holders, of the last table."""
+    """The number of rows for stages and holders in the last table."""
     lines = said.splitlines()
     begin = next((i for i, line in enumerate(lines) if re.match(r"devices? \d", line)), len(lines))
     return len([line for line in lines[begin:] if re.match(r"\s+\S", line) and not re.match(r"\s+(stage|held)\s", line)])

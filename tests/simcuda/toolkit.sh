@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# A CUDA toolkit from the packages of a Python environment, for kernels that SGLang compiles when it first uses them. To be sourced:
-#   make_toolkit PYTHON FOLDER LIBCUDA     exports CUDA_HOME=FOLDER; LIBCUDA: what the kernels are linked with
-# Its requirements bring a newer compiler than the headers are of: the one that fits is installed. A build
-# of PyTorch without CUDA may lie in a folder or an index that pip is configured with.
+# A CUDA toolkit from the packages of a Python environment, for kernels that SGLang compiles when it first uses them. Source this file:
+#   make_toolkit PYTHON FOLDER LIBCUDA      exports CUDA_HOME=FOLDER; LIBCUDA: the library with which the kernels are linked
+# Its requirements install a newer compiler than the headers match, so the matching one is installed here. pip may be configured with a
+# folder or an index that has a build of PyTorch without CUDA.
 make_toolkit() {
     local python=$1 headers each
     PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$python" -m pip install --quiet \
@@ -14,7 +14,7 @@ make_toolkit() {
         ln -sfn "$headers/$each" "$CUDA_HOME/$each"
     done
     ln -sfn "$headers/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
-    # A driver lies where the linker looks anyway, which this one does not.
+    # A real driver is where the linker looks anyway. This one is not.
     ln -sfn "$3" "$CUDA_HOME/lib64/stubs/libcuda.so"
     ln -sfn "$3" "$CUDA_HOME/lib64/libcuda.so"
 }

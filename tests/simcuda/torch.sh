@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries, and
-# runs the torch_*.py beside this. Not part of the test suite: it takes minutes.
+# PyTorch's CUDA build on simulated GPUs. Installs it once (about 6 GB), builds the simulated libraries, and runs the torch_*.py in this
+# folder. Not part of the test suite: it takes minutes.
+#
 #   tests/simcuda/torch.sh [--short] [VERSION]      default: 2.11.0
-# --short: the parts that CI runs, two minutes. Exits with 77 where PyTorch cannot be installed within a quarter of an hour.
+#
+# --short: the parts that CI runs, in two minutes. Exits with 77 if PyTorch cannot be installed within 15 minutes.
 # REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
 set -euo pipefail
 short=
@@ -27,11 +29,11 @@ install() {
 
 if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split('+')[0] == '$version'" 2>/dev/null; then
     python3 -m venv "$environment" || skip "there is no venv (on Debian: apt-get install python3-venv)"
-    # === takes the build of this very version: some configurations of pip prefer one without CUDA.
+    # === selects the build of exactly this version: some configurations of pip prefer one without CUDA.
     PIP_FIND_LINKS='' install "torch===$version" numpy
 fi
 "$environment/bin/python" -c "import transformers" 2>/dev/null || install transformers==5.17.0
-"$environment/bin/python" -c "import expecttest" 2>/dev/null || install expecttest # PyTorch's database of operators needs it
+"$environment/bin/python" -c "import expecttest" 2>/dev/null || install expecttest # needed by PyTorch's database of operators
 mkdir -p "$source/build"
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
@@ -51,7 +53,7 @@ operators() {
     timeout 1800 "$build/cli/reveille" run --attribution=off --keep-contents 32MiB -- "$environment/bin/python" \
         "$source/tests/simcuda/torch_operators.py" "$@"
 }
-# What the README shows, with this version; with another a figure may differ.
+# What the README shows, with this version. With another version, a figure may differ.
 [ "$version" != 2.11.0 ] || timeout 600 python3 "$source/tests/documents.py" "$build/cli/reveille" "$source" "$build" \
     --pytorch "$environment/bin/python" README.md docs/guides/adopt/torch_memory_saver.md
 [ -n "$short" ] || timeout 600 "$environment/bin/python" "$source/tests/simcuda/torch_advice.py" "$build/cli/reveille"
@@ -105,7 +107,7 @@ timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/benc
 PATH=$build/cli:$PATH RVL_LIBRARY_DIR=$build PYTHONPATH=$source/python timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
     "$source/examples/turns/turns.py" --small
 
-# The script for several cards, in small: its first run on cards is not its first.
+# The script for several cards, in small, so that errors show before it runs on cards.
 SMALL=1 PYTHON=$environment/bin/python RANKS=2 timeout 1200 "$build/cli/reveille" run --gpus 2 --device h100-80g \
     --keep-contents 128MiB -- bash "$source/tests/gpu_python/two_cards.sh" "$source/build/torch_two_cards" "$build" 1100 \
     machine asleep nccl killed links bucket store
@@ -116,5 +118,5 @@ for backend in native cudaMallocAsync; do
 done
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 
-# The 32B step against the card, last: it says by how much each stage is off.
+# The 32B step compared with the card, last. It prints by how much each stage differs.
 python3 "$source/tests/simcuda/torch_step.py" "$build/cli/reveille" "$environment/bin/python"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-What `reveille run --advise` says that gradient checkpointing saves, against the same program with it: torch_advice.py COMMAND.
-A small GPT, with checkpoints of each block, of each MLP, and of none, in two forms of attention; and one that runs out of memory.
+"""What `reveille run --advise` predicts that gradient checkpointing saves, compared with the same program with checkpointing:
+torch_advice.py COMMAND.
+
+A small GPT, with checkpoints of each block, of each MLP, and without, with two kinds of attention; and one that runs out of memory.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An allocator that waits for Python's lock while PyTorch holds its own, as vLLM's: what memory is for is looked at meanwhile.
+"""An allocator that waits for Python's lock while PyTorch holds its own lock, like vLLM's. Meanwhile, the use of memory is collected.
 
     python torch_allocator.py REVEILLE [inside LIBRARY]
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-COUNT, SIZE = 20000, 2 << 20  # each is a request of its own; all take some seconds, with looks every 0.1 s
+COUNT, SIZE = 20000, 2 << 20  # each is a separate request; all together take a few seconds, with a look every 0.1 s
 
 
 def inside(library):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel would have chosen by unknown numbers, under `reveille run`: torch_assumed.py REVEILLE.
+"""What a kernel would have chosen from unknown numbers, under `reveille run`: torch_assumed.py REVEILLE.
 
-Runs itself twice: both runs choose alike, and the summary says how often.
+Runs itself twice: both runs choose alike, and the summary reports how often.
 """
 
 import re
@@ -25,7 +25,7 @@ def program():
     assert sampled.shape == (ROWS, 1) and best.indices.shape == (ROWS, 5)
     assert all(len(set(row)) == 5 for row in best.indices.tolist())
 
-    # A router of 8 experts takes two different ones, and all in turn.
+    # A router of 8 experts chooses two different ones, and all in turn.
     experts = logits[:, :8].repeat(250, 1).topk(2).indices
     counts = experts.flatten().bincount(minlength=8).tolist()
     assert min(counts) > 200 and (experts[:, 0] != experts[:, 1]).all(), counts
@@ -36,7 +36,7 @@ def program():
     assert torch.isfinite(logits[:, :64]).all()
     assert (torch.tensor([1.0, float("inf")], device="cuda").isinf()).tolist() == [False, True]
 
-    # A loss that is scaled has a scale.
+    # A scaled loss keeps its scale.
     weight = torch.nn.Parameter(torch.randn(512, 512, device="cuda"))
     optimizer, scaler = torch.optim.SGD([weight], 0.1), torch.amp.GradScaler("cuda")
     scaler.scale((weight @ weight).sum()).backward()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Small tensors in the backward pass, in hooks and in what is computed again, under `reveille run`.
+"""Small tensors in the backward pass, in hooks and in recomputation, under `reveille run`.
 
-Each case gives what the CPU gives. Gradients that are not known stay unknown, also where they are added to some
-that are.
+Each case has the result of the CPU. Unknown gradients stay unknown, even if they are added to known ones.
 """
 
 import torch
@@ -102,7 +101,7 @@ for case in (*CASES, accumulated, twice, in_eval_and_training):
     for got, expected in zip(case("cuda"), case("cpu"), strict=True):
         torch.testing.assert_close(got.cpu(), expected, msg=lambda told: f"{case}: {told}")
 
-# A mask that is known says how many rows, whatever comes in.
+# A known mask determines the number of rows, for any input.
 large = torch.randn(3000, 3000, device="cuda", requires_grad=True)
 rows = torch.zeros(3000, dtype=torch.bool, device="cuda")
 rows[5:17] = True
@@ -111,7 +110,7 @@ assert large.grad.shape == (3000, 3000)
 
 
 def unknown_vector():
-    """It comes from what is too large to be kept."""
+    """Unknown, since it comes from a tensor that is too large to keep."""
     return torch.randn(600, 600, device="cuda").sum(0)[:3]
 
 
@@ -119,15 +118,15 @@ def reads_as_unknown(tensor):
     return tensor.tolist() == [0.0] * tensor.numel()
 
 
-# Where a known gradient meets an unknown one the sum is not known, in whatever order they come.
+# If a known gradient meets an unknown one, the sum is unknown, in any order.
 for known_first in False, True:
     x = torch.ones(3, device="cuda", requires_grad=True)
     y = x * 1
-    parts = [((y * 3) * unknown_vector()).sum(), (y * 2).sum()]  # what comes to "y * 3" is unknown
+    parts = [((y * 3) * unknown_vector()).sum(), (y * 2).sum()]  # the gradient of "y * 3" is unknown
     (parts[known_first] + parts[not known_first]).backward()
     assert reads_as_unknown(x.grad), x.grad
 
-# So it is where it is added to what a leaf has.
+# This also holds if it is added to a leaf's gradient.
 x = torch.ones(3, device="cuda", requires_grad=True)
 (x * 5).sum().backward()
 assert x.grad.tolist() == [5.0, 5.0, 5.0]
@@ -155,7 +154,7 @@ def most_in_backward(function):
     return torch.cuda.max_memory_allocated() - before
 
 
-# Gradients are added in their place: two tensors of 4 MiB, and a third only where the sum is a tensor of its own.
+# Gradients are added in place: two tensors of 4 MiB, and a third only if the sum is a separate tensor.
 for function in Doubled.apply, lambda x: x * 2:
     assert most_in_backward(function) < 9 << 20, most_in_backward(function)
 print("the backward pass is as on the CPU")

@@ -8,11 +8,11 @@ import torch
 import triton
 import triton.language as tl
 
-CACHE = tempfile.TemporaryDirectory()  # all is compiled in each run
+CACHE = tempfile.TemporaryDirectory()  # everything is compiled in each run
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TRITON_CACHE_DIR"] = CACHE.name
 WIDTH, BATCH = 1024, 64
 FLOAT = 4
-SMALLEST = 512  # bytes of a piece of PyTorch's allocator
+SMALLEST = 512  # bytes of the smallest block of PyTorch's allocator
 
 
 def check(got, expected, what):
@@ -20,7 +20,7 @@ def check(got, expected, what):
 
 
 def train(compiled):
-    """Bytes that a model keeps after three steps, and the peak of a step beyond them."""
+    """Bytes that a model keeps after three steps, and the peak of a step above them."""
     before = torch.cuda.memory_allocated()
     model = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, WIDTH),
@@ -48,7 +48,7 @@ def train(compiled):
 
 
 def training():
-    """A compiled step keeps what an eager one keeps, and needs less beside it."""
+    """A compiled step keeps what an eager step keeps, and needs less in addition."""
     train(False)  # takes the workspaces of cuBLAS, which stay
     tensors = 6
     expected = 3 * FLOAT * (2 * (WIDTH * WIDTH + WIDTH) + 2 * WIDTH) + tensors * SMALLEST
@@ -81,7 +81,7 @@ def add_one(source, target, count, SIZE: tl.constexpr):
 
 
 def autotuning():
-    """All kernels take the same time: the first configuration is taken. Measuring ends."""
+    """All kernels take the same time, so the first configuration is chosen. Measuring ends."""
     x = torch.ones(1 << 20, device="cuda")
     y = torch.empty_like(x)
     add_one[lambda made: (triton.cdiv(x.numel(), made["SIZE"]),)](x, y, x.numel())
@@ -103,13 +103,13 @@ def add_up(seen, ids, total, KEEP: tl.constexpr):
 
 @triton.jit
 def halve(source, target):
-    """In code of the device, which PyTorch does not look into."""
+    """In device code, which PyTorch does not analyse."""
     half = tl.inline_asm_elementwise("mul.f32 $0, $1, 0.5;", "=f,f", [tl.load(source)], dtype=tl.float32, is_pure=False, pack=1)
     tl.store(target, half)
 
 
 def what_a_kernel_writes():
-    """It is not known any more, and reads as zero. What it reads stays known."""
+    """It becomes unknown, and reads as zero. What the kernel only reads stays known."""
     for keep, expected in (False, 7.0), (True, 0.0):
         seen = torch.full((1,), 7.0, device="cuda")
         ids = torch.tensor([3], device="cuda")
@@ -126,7 +126,7 @@ def what_a_kernel_writes():
 
 
 def too_much_shared_memory():
-    """A kernel that does not fit on the device is refused by Triton, which asks the device."""
+    """Triton refuses a kernel that does not fit on the device, after a query of the device."""
 
     @triton.jit
     def product(a, b, c, N: tl.constexpr):

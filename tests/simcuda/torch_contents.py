@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What ranks bring each other, with PyTorch: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_contents.py`.
+"""The data that ranks exchange, with PyTorch: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_contents.py`.
 
 Every value is compared with what PyTorch's own operators compute on the CPU from the values of all ranks.
-`reveille run --gpus 2 -- python torch_contents.py ends`: one of two ranks is killed between two operations. The exit
-status is 3.
+
+`reveille run --gpus 2 -- python torch_contents.py ends`: one of two ranks is killed between two operations. The exit status is 3.
 """
 import os
 import shutil
@@ -34,7 +34,7 @@ def equal(tensor, expected, what):
 
 
 def of(rank):
-    """What a rank brings."""
+    """The data of a rank."""
     return torch.arange(1.0, 5.0) * (rank + 1) - 2
 
 
@@ -119,7 +119,7 @@ def exchanges():
 
 
 def branches():
-    """Both ranks stop at the same step, which only rank 1 decides."""
+    """Both ranks stop at the same step, which only rank 1 determines."""
     steps = 0
     for step in range(50):
         stop = torch.tensor(int(RANK == 1 and step == 7), device="cuda")
@@ -136,7 +136,7 @@ def branches():
 
 
 def clipped():
-    """Gradients in shards, as FSDP2 has them: the norm is one for all, and each shard is scaled by it."""
+    """Sharded gradients, as in FSDP2: there is one norm for all shards, by which each is scaled."""
     mesh = init_device_mesh("cuda", (RANKS,))
     weight = torch.nn.Parameter(DTensor.from_local(torch.zeros(4, device="cuda"), mesh, [Shard(0)]))
     weight.grad = DTensor.from_local(of(RANK).cuda(), mesh, [Shard(0)])
@@ -147,18 +147,18 @@ def clipped():
 
 
 def one_after_another():
-    """What was received is brought on, without a read between; and rank 1 comes later."""
+    """Received data is sent on without a read in between, and rank 1 comes later."""
     tensor = torch.ones(2, device="cuda")
     for _ in range(5):
         dist.all_reduce(tensor)
     check(tensor.tolist(), [32.0, 32.0], "five sums in a row")
-    large = torch.empty(1 << 20, device="cuda")  # beyond the limit: unknown
+    large = torch.empty(1 << 20, device="cuda")  # beyond the limit, so unknown
     dist.all_reduce(large)
     check(dist.get_world_size(), RANKS, "ranks")
 
 
 def killed():
-    """Rank 1 has brought its flag, and is killed before the next: rank 0 is told, waits, and fails."""
+    """Rank 1 has brought its flag, and is killed before the next operation: rank 0 is told, waits, and fails."""
     flag = torch.tensor(5 + RANK, device="cuda")
     dist.all_reduce(flag)
     if RANK == 1:
@@ -176,8 +176,8 @@ def killed():
 
 
 def waits():
-    """Rank 1 is late, and leaves a file. Who has waited for an operation of both finds it."""
-    large = torch.ones(1 << 20, device="cuda")  # beyond what is kept
+    """Rank 1 is late, and makes a file. A process that has waited for an operation of both ranks finds it."""
+    large = torch.ones(1 << 20, device="cuda")  # too large to keep
 
     def event():
         dist.all_reduce(large)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Graphs of PyTorch on simulated GPUs, under `reveille run`, with either of PyTorch's allocators."""
+"""PyTorch's graphs on simulated GPUs, under `reveille run`, with each of PyTorch's allocators."""
 import torch
 
 MIB = 1 << 20
-STREAMS = 70 * MIB  # PyTorch makes 128 at once; its other allocator has asked for them before
+STREAMS = 70 * MIB  # PyTorch makes 128 at once; its other allocator has requested them earlier
 native = torch.cuda.get_allocator_backend() == "native"
 
 
@@ -27,7 +27,7 @@ with torch.cuda.stream(stream):
         layer(x).sum().backward()
 torch.cuda.current_stream().wait_stream(stream)
 
-# Two graphs of one pool. Their memory is the same each time.
+# Two graphs that share a pool. Their memory is the same each time.
 first = torch.cuda.CUDAGraph(keep_graph=True)
 with torch.cuda.graph(first):
     y = layer(x)
@@ -57,7 +57,7 @@ end.record()
 torch.cuda.synchronize()
 assert start.elapsed_time(end) >= 0
 
-# What may not be done in a capture, as a user sees it. The other allocator cannot capture again after that.
+# What a capture forbids, as a user sees it. The other allocator cannot capture again afterwards.
 try:
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         torch.cuda.synchronize()

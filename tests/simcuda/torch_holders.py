@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-What `reveille run` says the peak of a training step is for, against the model's own sizes: torch_holders.py COMMAND.
-A small GPT with AdamW; with gradient checkpoints; compiled; and by FSDP2 on two ranks.
+"""What `reveille run` reports about the peak of a training step, compared with the model's own sizes: torch_holders.py COMMAND.
+
+A small GPT with AdamW; with gradient checkpointing; compiled; and with FSDP2 on two ranks.
 """
 import json
 import os
@@ -53,7 +53,7 @@ def inside(how):
     for _ in range(3):
         ids = torch.randint(0, 4096, (4, 512), device="cuda")
         F.cross_entropy(run(ids).view(-1, 4096), ids.view(-1)).backward()
-        big = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")  # so the peak is where all gradients are
+        big = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")  # puts the peak where all gradients exist
         del big
         optimizer.step()
         big = torch.empty((1 << 30) + (1 << 28), dtype=torch.uint8, device="cuda")  # and the optimizer's state
@@ -63,7 +63,7 @@ def inside(how):
         torch.distributed.destroy_process_group()
 
 
-# The history must not import the compiler: a thread of it would, beside the program.
+# The history must not import the compiler: it would do so in a thread, concurrently with the program.
 LEAN = """
 import atexit, sys
 atexit.register(lambda: print("compiler", "torch._dynamo" in sys.modules))
@@ -80,7 +80,7 @@ def is_compiler_imported(command, *arguments):
     return "compiler True" in done.stdout
 
 
-# os._exit() runs no handlers: the history is written all the same, and the exit status stays.
+# os._exit() runs no handlers. The history is written anyway, and the exit status stays.
 LEAVES = """
 import os
 import torch
@@ -95,7 +95,7 @@ def is_told_by_one_that_leaves(command):
     return [each["bytes"] for each in json.loads(done.stdout)["holders"][0]["lines"]] == [32 << 20]
 
 
-# What came after the last file of a process that is killed is no library's.
+# Memory allocated after the last file of a killed process is not attributed to a library.
 KILLED = """
 import os, signal, time
 import torch
@@ -106,7 +106,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-# A pool is one of graphs if a graph was captured into it. vLLM and the like keep weights and caches in pools, too.
+# A pool belongs to graphs if a graph was captured into it. vLLM and others keep weights and caches in pools, too.
 POOLS = """
 import torch
 
@@ -138,7 +138,7 @@ def pools_are_named_by_what_is_in_them(command):
     return [parts[tag] >> 20 for tag in ("weights", "KV cache", "graphs")] == [32, 24, 48]
 
 
-# A step is known when it is over.
+# A step is recorded when it is over.
 STEPPED = """
 import os, signal
 import torch
@@ -156,8 +156,8 @@ def is_followed_to_its_last_step(command):
     return [parts[tag] >> 20 for tag in ("weights", "gradients", "optimizer")] == [32, 32, 64]
 
 
-# A peak that is much higher than the last is written down, however long files take: a service gets its cache after weights, and
-# is killed much later.
+# A peak that is much higher than the last is written, however long files take: a service takes its cache after the weights, and is killed
+# much later.
 RAISED = """
 import os, signal, time
 import torch

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Large tensors in host memory under `reveille run --keep-host`: what they hold, take and count.
+"""Large host tensors under `reveille run --keep-host`: their content, their memory and their count.
 
     torch_host.py COMMAND
 
-COMMAND is the command `reveille`. Each figure is compared: what is counted with the tensors' sizes, what
-the process takes with what the kernel says, and a refusal with its text.
+COMMAND is the command `reveille`. Each figure is compared: the count with the tensors' sizes, the memory of the process with the
+kernel's figures, and a refusal with its text.
 """
 
 import re
@@ -47,7 +47,7 @@ again = torch.empty(1 << 28)
 print("done", again.numel(), small.sum().item())
 """
 
-# A file of 2 GiB with holes, and a few bytes between them that no page is aligned to.
+# A file of 2 GiB with holes, and a few bytes between them that are not aligned to pages.
 HOLES = """
 import os, tempfile, torch
 def file_pages():
@@ -84,7 +84,7 @@ def main():
     status, said = run(command, "--keep-host", "64MiB")
     assert status == 0, said
     assert int(re.search(r"grown (\d+)", said)[1]) < 32, said
-    # 4 MiB, 3 GiB, and 3 GiB that come back from the GPU; 1 GiB of pinned memory.
+    # 4 MiB, 3 GiB, and 3 GiB copied back from the GPU; 1 GiB of pinned memory.
     needs = re.search(r"the host needs up to (\S+ \S+): (\S+ \S+) pinned, (\S+ \S+) of PyTorch's", said)
     assert needs and needs.groups() == ("7.0 GiB", "1.0 GiB", "6.0 GiB"), said
     count = 4 * MIB // 8

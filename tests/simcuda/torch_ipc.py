@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors of PyTorch that processes of one simulated machine share, also with expandable segments:
+"""PyTorch tensors that processes of one simulated machine share, also with expandable segments:
 
     reveille run -- python tests/simcuda/torch_ipc.py
     PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True reveille run -- python tests/simcuda/torch_ipc.py
@@ -23,7 +23,7 @@ def used():
 
 
 def owner(pipe):
-    """Sends a large tensor and a small one, changes the small one when it is told, and waits."""
+    """Sends a large tensor and a small one, changes the small one on request, and waits."""
     large = torch.empty(SIZE, dtype=torch.uint8, device="cuda")
     small = torch.arange(10, device="cuda")
     pipe.send((large, small))
@@ -53,7 +53,7 @@ def main():
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     left = used()
-    gone = both - left  # its context, and nothing of what is mapped here
+    gone = both - left  # its context, but nothing that is mapped here
     assert CONTEXT <= gone <= CONTEXT + (8 << 20), gone
     assert small.tolist() == [9] * 10
     del large, small

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Rows of transformers' generate() have the lengths of a rule, under `reveille run`: torch_lengths.py REVEILLE.
 
-A tiny Llama generates greedily, by sampling and with padded prompts. Each row's end token is where the rule has it, the rest
-of the row is padding, and the batch ends with its longest row.
+A tiny Llama generates greedily, by sampling and with padded prompts. Each row's end token is where the rule puts it, the rest of the row
+is padding, and the batch ends with its longest row.
 """
 
 import json
@@ -46,7 +46,7 @@ def run(reveille, rule, end=True):
 
 
 def lengths_of(rows):
-    """Of rows that end: behind the end token is padding alone."""
+    """The lengths of rows that end: only padding follows the end token."""
     lengths = [row.index(END) + 1 for row in rows]
     for row, length in zip(rows, lengths):
         assert set(row[length:]) <= {PAD} and len(row) == max(lengths), (row, length)
@@ -78,7 +78,7 @@ def main(reveille):
         turns = [each % 40 + 1 for each in range(3 * ROWS)]
         assert [length for rows in batches for length in lengths_of(rows)] == turns, (batches, done.stderr)
 
-    # Without an end token a batch ends with its longest row.
+    # Without an end token, a batch ends with its longest row.
     done, _, batches = run(reveille, ["--response-lengths=uniform:7..7"], end=False)
     assert [{len(row) for row in rows} for rows in batches] == [{7}] * 3, done.stderr
     done, said, batches = run(reveille, [])

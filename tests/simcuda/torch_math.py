@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What torch.fft, torch.linalg and torch.sparse take on a simulated H100, against the card.
+"""Memory of torch.fft, torch.linalg and torch.sparse on a simulated H100, compared with the card.
 
-  reveille run --device h100-80g -- python torch_math.py [ROWS [CALL...]]    of each call so many rows; default: 12 of all
-Rows are those of bench/results/2026-11-27-h100/torch_math.csv (bench/gpu/driver/workspaces.py torch): each runs again, in
-their order. Compared are the peaks of what PyTorch allocates and reserves, and what is in use beside its allocator.
+    reveille run --device h100-80g -- python torch_math.py [ROWS [CALL...]]   ROWS: so many rows of each call; default: 12 of all calls
+
+The rows are those of bench/results/2026-11-27-h100/torch_math.csv (bench/gpu/driver/workspaces.py torch). Each runs again, in order. The
+comparison covers the peaks of what PyTorch allocates and reserves, and the bytes in use outside its allocator.
 """
 
 import collections
@@ -16,7 +17,7 @@ import torch
 import workspaces
 
 MIB = 1 << 20
-# Off by more than a percent of the peak, or known to be another way, and why.
+# Calls that differ by more than one percent of the peak, or are known to work differently, and why.
 OPEN = {
     "f.": (0.51, "some lengths have a copy of the data more or less"),
     "L.svdvals": (0.55, "PyTorch computes the vectors, too, where a mode sees its operators, as here"),

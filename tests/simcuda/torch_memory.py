@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What PyTorch's own allocator does on simulated GPUs, under `reveille run --gpus 2`."""
+"""How PyTorch's own allocator behaves on simulated GPUs, under `reveille run --gpus 2`."""
 import torch
 
 MIB = 1 << 20
 CONTEXT = 552402944  # what the driver takes on an H200
-KERNELS = 92 * MIB  # with PyTorch's first kernel, there too (bench/gpu/driver)
-HANDLES = (66 + 64) * MIB  # cuBLAS's for the program's thread and the backward pass's
+KERNELS = 92 * MIB  # with PyTorch's first kernel, as on a card (bench/gpu/driver)
+HANDLES = (66 + 64) * MIB  # cuBLAS's handles for the program's thread and for the backward pass's thread
 TOTAL = 150109880320
 
 
@@ -23,7 +23,7 @@ check(torch.cuda.device_count(), 2, "devices")
 check(torch.cuda.get_device_name(), "NVIDIA H200", "name")
 check(used(), CONTEXT, "in use at first")
 
-# A segment of 20 MiB for what is at most 10 MiB, and one of 2 MiB for what is at most 1 MiB.
+# A segment of 20 MiB for requests of at most 10 MiB, and one of 2 MiB for requests of at most 1 MiB.
 x = torch.zeros(1 << 20, device="cuda")
 check(torch.cuda.memory_allocated(), 4 * MIB, "allocated")
 check(torch.cuda.memory_reserved(), 20 * MIB, "reserved")
@@ -43,7 +43,7 @@ for batch in (2, 16):
     solved = torch.linalg.solve_triangular(lower, values, upper=False, unitriangular=True)
     check(solved.sum().item(), 24.0 * batch, "solved")
 
-# Out of memory, and what PyTorch makes of it.
+# Out of memory, and PyTorch's reaction.
 before = torch.cuda.memory_reserved()
 try:
     torch.empty(TOTAL, device="cuda", dtype=torch.uint8)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's own database of operators on a simulated GPU, forward and backward, against the CPU.
+"""PyTorch's own database of operators on a simulated GPU, forward and backward, compared with the CPU.
 
-Every operator runs its own samples on both devices with the same numbers. All that it returns, and the
-gradients of all its inputs, must be what the CPU computes. Run it under `reveille run`.
-  torch_operators.py [--samples N] [--only REGEX] [--part I/N] [--kinds float32,...] [--list FILE]
---list: what each operator came to. Needs --keep-contents 32MiB, and expecttest, as PyTorch's own tests do.
+Every operator runs its own samples on both devices with the same numbers. All its results, and the gradients of all its inputs, must
+equal the CPU's. Run it under `reveille run`.
+
+    torch_operators.py [--samples N] [--only REGEX] [--part I/N] [--kinds float32,...] [--list FILE]
+
+--list: the result for each operator. Needs --keep-contents 32MiB, and expecttest, as PyTorch's own tests do.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 warnings.simplefilter("ignore")
 
-# What cannot be, and why. "open": it could.
+# Operators that cannot match, and why. "open": it could be made to match.
 NOT_AS_ON_THE_CPU = {
     r"(new_)?empty(_like|_strided|_permuted)?": "nobody has written what is compared",
     r"linalg\.lstsq.*": "CUDA has one of the four drivers",
@@ -61,7 +63,7 @@ def differentiable(out):
 
 
 def weights_for(out):
-    """Not all alike, so that a gradient that lands in a wrong place is seen."""
+    """Different weights, so that a gradient in a wrong place is detected."""
     made = []
     for each in out:
         steps = torch.arange(1, each.numel() + 1, dtype=torch.float64) / (each.numel() + 1)
@@ -70,7 +72,7 @@ def weights_for(out):
 
 
 def run(op, tree, weights=None):
-    """What it returns, the gradients, and the weights of the outputs that they are for."""
+    """The operator's results, the gradients, and the weights of the outputs for which they were computed."""
     given, args, kwargs = tree
     out = op(given, *args, **kwargs)
     kept = pytree.tree_map(lambda each: each.detach().clone() if isinstance(each, torch.Tensor) else each, out)
@@ -83,7 +85,7 @@ def run(op, tree, weights=None):
 
 
 def on_cpu(tree):
-    """Copies: what autograd returns for zeros that nobody has written has no memory."""
+    """Copies to the CPU. A copy is needed since zeros that autograd returns have no memory."""
     return pytree.tree_map(lambda each: each.to("cpu", copy=True) if isinstance(each, torch.Tensor) else each, tree)
 
 
@@ -98,7 +100,7 @@ def same(got, expected):
 
 
 class Drawing(TorchDispatchMode):
-    """Notes whether an operator draws random numbers, whatever seed it sets before."""
+    """Notes whether an operator draws random numbers, even if it sets a seed before."""
 
     drawn = False
 
@@ -126,7 +128,7 @@ def judge(op, sample):
         got, back, _ = run(op, cuda, weights)
     except Exception as error:
         if isinstance(error, NotImplementedError) or "not supported for" in str(error):
-            return "not on CUDA", ""  # as a card would say
+            return "not on CUDA", ""  # as on a card
         return "forward fails", f"{type(error).__name__}: {error}".splitlines()[0][:160]
     if not same(got, expected):
         return ("random" if numbers.drawn and same_shapes(got, expected) else "forward wrong"), ""
@@ -176,13 +178,13 @@ def is_listed(name):
 
 
 def answer(ops, kind, samples):
-    """What a child does: a line for each operator, until one of them ends the process."""
+    """The work of a child: prints a line for each operator, until one of them ends the process."""
     for op in ops:
         print("\t".join(judge_all(op, getattr(torch, kind), samples)).replace("\n", " "), flush=True)
 
 
 def ask_child(asked, kind, at, left):
-    """Judges as many as a process survives, and answers what they came to."""
+    """Judges as many operators as a process survives, and returns the results."""
     command = [sys.executable, __file__, "--samples", str(asked.samples), "--only", asked.only, "--part", asked.part]
     child = subprocess.run([*command, "--kinds", kind, "--from", str(at)], stdout=subprocess.PIPE, text=True)
     found = [line.split("\t") for line in child.stdout.splitlines() if "\t" in line]

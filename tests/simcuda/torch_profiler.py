@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-A training step under torch.profiler with CUDA activity has the memory that it has without: torch_profiler.py COMMAND.
-The profiler sees the CPU and PyTorch's memory, and it is said once that the GPU's activity is missing.
+"""A training step under torch.profiler with CUDA activity takes the same memory as without: torch_profiler.py COMMAND.
+
+The profiler sees the CPU and PyTorch's memory. A message reports once that the GPU's activity is missing.
 """
 import json
 import subprocess
@@ -46,7 +46,7 @@ def main(command):
         assert done.stderr.count(SAYS) == (how == "profiled"), done.stderr
         *_, said, shown = done.stdout.splitlines()
         (device,) = json.loads(shown)["devices"]
-        # PyTorch's own ranges are stages here, too, and the profiler has some of its own.
+        # PyTorch's own ranges are stages here, too, and the profiler adds some.
         stages = {each["mark"]: each["peak_bytes"] for each in device["stages"] if each["mark"] == "forward"}
         found[how] = said, device["peak_bytes"], stages
         print(how, found[how])

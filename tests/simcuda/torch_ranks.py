@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks of PyTorch on simulated GPUs: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_ranks.py fsdp`, or `ddp`."""
+"""PyTorch ranks on simulated GPUs: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_ranks.py fsdp`, or `ddp`."""
 import os
 import sys
 
@@ -10,9 +10,9 @@ from torch.distributed.fsdp import fully_shard
 MIB = 1 << 20
 CONTEXT = 552402944  # what the driver takes on an H200
 COMMUNICATOR = 484 * MIB
-CODE = 290 * MIB  # of NCCL, once for each process
+CODE = 290 * MIB  # NCCL's, once for each process
 STREAMS = 70 * MIB  # PyTorch's
-KERNELS = 94 * MIB  # its code, that of cuBLAS beyond the context's room, and what assert() needs
+KERNELS = 94 * MIB  # PyTorch's code, cuBLAS's code beyond the context's room, and what assert() needs
 BLAS = 2 * 64 * MIB + 2 * MIB  # a handle for each pass
 DRIVER = CONTEXT + STREAMS + KERNELS + BLAS
 WIDTH = 1024
@@ -20,7 +20,7 @@ STEPS = 3
 
 
 def used():
-    """Bytes in use on this rank's device that PyTorch's allocator does not hold."""
+    """Bytes in use on this rank's device outside PyTorch's allocator."""
     free, total = torch.cuda.mem_get_info()
     return total - free - torch.cuda.memory_reserved()
 

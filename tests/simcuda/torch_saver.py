@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs of torch_memory_saver on Reveille, on a simulated GPU: both modes, by the package's own name.
+"""Programs for torch_memory_saver on Reveille, on a simulated GPU: both modes, under the package's own name.
 
     REVEILLE_AS_TORCH_MEMORY_SAVER=1 PYTHONPATH=python/reveille/alias:python:$PYTHONPATH ... torch_saver.py torch
     the same with LD_PRELOAD=libreveille-preload.so ... torch_saver.py preload
@@ -15,7 +15,7 @@ SIZE = 256 * MIB
 
 
 def used():
-    """Bytes in use on the device, without what PyTorch has idle."""
+    """Bytes in use on the device, without PyTorch's idle memory."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples/rl_step on a simulated H200 against the card: torch_step.py REVEILLE PYTHON [OUT].
+"""examples/rl_step on a simulated H200, compared with the card: torch_step.py REVEILLE PYTHON [OUT].
 
-PYTHON has PyTorch's CUDA build (torch.sh installs one), REVEILLE is in a build tree with cuBLAS's header. Runs the
-step at full scale, staged and with --together, compares what the driver said at the end of each
-stage with what a card said (traces/recorded, bench/results), and prints the tables of docs/fidelity/programs.md. Fails where a
-stage is off by more than 0.5 %, or where the step itself has failed. No host memory is needed: nothing there is backed up.
+PYTHON has PyTorch's CUDA build (torch.sh installs one). REVEILLE is in a build tree with cuBLAS's header. Runs the step at full scale,
+in stages and with --together, compares the driver's figures at the end of each stage with a card's (traces/recorded, bench/results), and
+prints the tables of docs/fidelity/programs.md. Fails if a stage differs by more than 0.5 %, or if the step itself fails. It needs no
+host memory, since nothing is backed up.
 """
 
 import json
@@ -38,7 +38,7 @@ def run(reveille: Path, python: str, out: Path, options: list[str]) -> dict:
 
 
 def compare(card: dict, simulated: dict) -> int:
-    """Prints a table; answers how many figures are off."""
+    """Prints a table. Returns the number of figures that differ."""
     off = 0
     print("| end of stage | card | simulated | difference |\n| --- | --- | --- | --- |")
     for theirs, ours in zip(card["stages"], simulated["stages"], strict=True):

@@ -9,7 +9,7 @@ import torch
 
 
 def positions(device):
-    """What transformers asks before it decides whether a mask is needed."""
+    """What transformers checks to decide whether a mask is needed."""
     ids = torch.arange(3000, device=device).expand(2, -1)
     steps = torch.diff(ids, prepend=ids[:, :1] - 1, dim=-1) != 1
     packed = steps.cumsum(-1)
@@ -71,13 +71,13 @@ def check(case):
         assert got.dtype == expected.dtype and torch.equal(got, expected), (case, got, expected)
 
 
-# In inference mode operators that call others pass by as they are: to(), reshape(), contiguous().
+# In inference mode, operators that call others are intercepted themselves: to(), reshape(), contiguous().
 for each in (positions, indices, unique, in_place, copies, sizes, numbers):
     check(each)
     with torch.inference_mode():
         check(each)
 
-# Memory that is used again has nothing of before, and a view keeps what it is a view of.
+# Reused memory contains nothing from before, and a view keeps its base's memory.
 a = torch.full((100,), 7, device="cuda")
 addr, view = a.data_ptr(), a[3:5]
 del a
@@ -87,7 +87,7 @@ del view
 b = torch.empty(100, dtype=torch.int64, device="cuda")
 assert b.data_ptr() == addr and b[0].item() == 0
 
-# What was computed is at hand, until somebody changes it: in its place, by a view, by a copy, or as other memory.
+# Computed content is kept at hand until it changes: in place, through a view, by a copy, or as other memory.
 a = torch.arange(4, device="cuda") + 1
 assert (a * 2).tolist() == (a * 2).tolist() == [2, 4, 6, 8]
 a[1:3].zero_()
@@ -102,7 +102,7 @@ with torch.inference_mode():
     e = torch.dropout(a * 2, 0.5, False)
     e += 1
     assert (e * 2).tolist() == [18, 14, 10, 6]
-for turn in range(10_000):  # many come and go
+for turn in range(10_000):  # many are made and freed
     b = a + turn
 assert (b - a).tolist() == [9999] * 4 and torch.cat([a, b])[4].item() == 10003
 addr = b.data_ptr()
@@ -110,7 +110,7 @@ del b
 b = torch.empty(4, dtype=torch.int64, device="cuda")
 assert b.data_ptr() == addr and (b + 1).tolist() == [0] * 4
 
-# What is large or comes from it is not known: a mask that is known still says how many rows.
+# Large tensors and what comes from them are unknown. A known mask still determines the number of rows.
 large = torch.randn(3000, 3000, device="cuda")
 rows = torch.zeros(3000, dtype=torch.bool, device="cuda")
 rows[5:17] = True
@@ -120,7 +120,7 @@ small = torch.ones(3000, device="cuda")
 small.add_(large[0])
 assert small[0].item() == 0
 
-# What one operand decides is known, whatever the other is.
+# If one operand decides the result, it is known, whatever the other operand is.
 unknown = large[0, :4] > 0
 assert (unknown | torch.ones_like(unknown)).all().item()
 assert not (torch.zeros(4, dtype=torch.int64, device="cuda") & unknown).any().item()
@@ -134,7 +134,7 @@ not_known = torch.linalg.svdvals(torch.eye(2, device="cuda"), driver="gesvd")
 assert repr(not_known) == "tensor([0., 0.], device='cuda:0')"
 assert torch.cuda.max_memory_allocated() < 1 << 30
 
-# Random numbers of small tensors leave the program's own as they are.
+# Random numbers for small tensors do not change the program's own generators.
 torch.manual_seed(0)
 expected = torch.rand(3)
 torch.manual_seed(0)
@@ -142,14 +142,14 @@ picked = torch.randint(5, 10, (100,), device="cuda")
 assert picked.min() >= 5 and picked.max() < 10
 assert torch.equal(torch.rand(3), expected)
 
-# Threads, compiled code, and memory: as much as without.
+# Threads, compiled code, and memory: as much as without interception.
 found = []
 thread = threading.Thread(target=lambda: found.append(torch.ones(3, device="cuda").sum().item()))
 thread.start()
 thread.join()
 assert found == [3.0]
 
-# What a thread leaves on the stack of modes, PyTorch drops behind its end, by a lock that the interpreter may have no more.
+# PyTorch drops what a thread leaves on the stack of modes after the thread's end, with a lock that the interpreter may no longer have.
 modes, seen, done = torch._C._len_torch_dispatch_stack, [], threading.Event()
 
 
@@ -157,7 +157,7 @@ def run_a_thread_within():
     before = modes()
     thread = threading.Thread(target=lambda: seen.append(modes() - before))
     threading._limbo[thread] = thread
-    thread._bootstrap_inner()  # as start() has another thread call it
+    thread._bootstrap_inner()  # as start() makes another thread call it
     seen.append(modes() - before)
     done.set()
 

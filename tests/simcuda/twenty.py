@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""
-Whether a program shows the same in every simulated run: twenty.py COMMAND [--times N] [NAME]...
+"""Whether a program gives the same result in every simulated run: twenty.py COMMAND [--times N] [NAME]...
 
-COMMAND is `reveille`. Runs programs of `ten` so often, and compares what is printed, byte by byte. With --check `reveille
-check` runs them as often instead, against the baseline of a first run, and each time all must be well. What a card may do
-otherwise must be on stderr. The exit status is 1 if the table of stages or the verdict differs. What peaks are for may
-where a stage begins or ends in a pass of backward (docs/run.md). Not part of the suite: twenty runs of eight ranks take an hour on 2 cores.
+COMMAND is `reveille`. Runs programs of `ten` N times, and compares the output byte by byte. With --check, `reveille check` runs them N
+times instead, against the baseline of a first run, and must pass each time. What a card may do differently must be on stderr. The exit
+status is 1 if the table of stages or the verdict differs. The holders of a peak may differ if a stage begins or ends in a backward pass
+(docs/run.md). Not part of the suite: twenty runs of eight ranks take an hour on 2 cores.
 """
 import argparse
 import json
@@ -40,21 +39,21 @@ SAID = {"ddp": "reveille: on a card DistributedDataParallel may free ", "gra": "
 
 
 def run(arguments, folder):
-    """In a folder of its own, also for what torch.compile keeps."""
+    """Runs in a separate folder, which also gets what torch.compile keeps."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "code"), "TRITON_CACHE_DIR": os.path.join(folder, "kernels")}
     done = subprocess.run(arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return done.returncode, done.stdout, done.stderr
 
 
 def table_of(said):
-    """What is ours of it: the program's own lines have losses and times."""
+    """Our part of the output: the program's own lines have losses and times."""
     lines = said.splitlines(keepends=True)
     begin = next((i for i, line in enumerate(lines) if line.startswith("device")), len(lines))
     return "".join(lines[begin:])
 
 
 def stages_of(table):
-    """The table of stages and the verdict, without what each peak is for."""
+    """The table of stages and the verdict, without the holders of each peak."""
     lines = table.splitlines(keepends=True)
     end = next((i for i, line in enumerate(lines) if line.startswith("at the peak of ")), len(lines))
     return "".join((*lines[:end], *lines[-1:]))
@@ -63,7 +62,7 @@ def stages_of(table):
 def runs(command, name, times, folder):
     gpus, words = PROGRAMS[name]
     seen = {}
-    if name == "graphs":  # the first compiles, the others find its code
+    if name == "graphs":  # the first run compiles, the others find its code
         run([command, "run", "--", *words], folder)
     for _ in range(times):
         code, said, complained = run([command, "run", "--device", "h100-80g", "--gpus", str(gpus), "--stages", "stage:", "--", *words],

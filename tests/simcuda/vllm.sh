@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
-# runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; vllm_capacity.py, the KV cache that it finds; vllm_lengths.py; vllm_refusal.py, a wake-up without room;
-# vllm_leaves.py, a sleep to nothing; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes
-# some 30 minutes.
+# vLLM on simulated GPUs. Installs it once (about 10 GB), builds the simulated libraries, and runs vllm_sleep.py in this folder: without
+# and with CUDA graphs, on one GPU and with tensor parallelism on two; vllm_capacity.py, the KV cache that it finds room for;
+# vllm_lengths.py; vllm_refusal.py, a wake-up without room; vllm_leaves.py, a sleep to nothing; and rl_engine.py, a step of reinforcement
+# learning. Not part of the test suite: it takes about 30 minutes.
+#
 #   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, capacity, lengths, refusal,
 #   leaves, rl
+#
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
 version=${1-0.33.0}
@@ -20,8 +21,8 @@ environment=${REVEILLE_VLLM-$HOME/.cache/reveille-vllm/venv}
 build=$source/build/vllm
 python=$environment/bin/python
 
-# Its requirements except for certifi's lower bound: 0.33.0 asks for a release of certifi that not every index has, and
-# uses it to verify servers, which nothing here asks.
+# Its requirements without certifi's lower bound: 0.33.0 requires a release of certifi that some indexes lack. It is used to verify
+# servers, which nothing here contacts.
 if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm') == '$version'" 2>/dev/null; then
     python3 -m venv "$environment"
     "$environment/bin/pip" install --quiet --upgrade pip
@@ -30,24 +31,24 @@ if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm') == '
     PIP_FIND_LINKS='' "$environment/bin/pip" download --quiet --no-deps --dest "$wheel" "vllm===$version"
     unzip -p "$wheel"/vllm*.whl '*.dist-info/METADATA' | sed -n 's/^Requires-Dist: //p' | grep -v 'extra ==' |
         sed 's/^certifi.*/certifi/' >"$wheel/needs.txt"
-    # A build of PyTorch without CUDA may lie in a folder or an index that pip is configured with.
+    # pip may be configured with a folder or an index that has a build of PyTorch without CUDA.
     PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet -r "$wheel/needs.txt"
     "$environment/bin/pip" install --quiet --no-deps "$wheel"/vllm*.whl
 fi
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF >"$source/build/vllm.log"
 cmake --build "$build" >>"$source/build/vllm.log"
 
-# No network; FlashInfer's sampler is compiled by nvcc when it is first used, which takes minutes: vLLM's own is taken.
+# No network. vLLM's own sampler, since FlashInfer's is compiled with nvcc at its first use, which takes minutes.
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0
-# The plugin as pip installs it, in a folder of its own: vLLM's environment stays as it is.
+# The plugin as pip installs it, in a separate folder, so that vLLM's environment does not change.
 site=$build/site
 rm -rf "$site"
 "$environment/bin/pip" install --quiet --no-deps --config-settings=build-dir="$build/site-build" --target "$site" "$source"
 run() { # SCRIPT MODEL GPUS [OPTIONS]
     local script=$1 model=$2 gpus=$3
     shift 3
-    # In the environment of reveille run, which adds to PYTHONPATH: without its own part nothing is computed, and the
-    # engine waits forever for the number of its tokens.
+    # In the environment of reveille run, which adds to PYTHONPATH. Without that addition, nothing is computed, and the engine waits
+    # forever for the number of its tokens.
     PYTHONPATH=$site timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
         "$python" "$source/tests/simcuda/$script.py" "$model" --gpus "$gpus" "$@"
 }

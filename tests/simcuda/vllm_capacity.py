@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The KV cache that vLLM finds room for on a simulated H100, as `reveille run` tells it, and the engine that asks for the same.
+"""The KV cache that vLLM finds room for on a simulated H100, as `reveille run` reports it, and an engine that requests the same size.
 
-    python vllm_capacity.py COMMAND      under vLLM's Python
+    python vllm_capacity.py COMMAND      with vLLM's Python
 
-The blocks are compared with the engine's own, tokens with what it logs, and bytes with the model's sizes.
+The blocks are compared with the engine's own, the tokens with what it logs, and the bytes with the model's sizes.
 """
 import json
 import pathlib
@@ -27,7 +27,7 @@ def engine(ranks, settings):
 
 
 def run(command, ranks, **settings):
-    """What `reveille run` says of the engine, after it was compared with the engine's words."""
+    """What `reveille run` reports about the engine, after comparing it with the engine's log."""
     with tempfile.TemporaryDirectory() as folder:
         shown = pathlib.Path(folder, "run.json")
         words = [command, "run", "--device", "h100-80g", "--gpus", str(ranks), f"--json={shown}", "--"]

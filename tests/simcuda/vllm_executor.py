@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A refusal of all ranks in vLLM's own worker and executor, without an engine and without a GPU.
 
-Three workers answer a wake-up that all of them refuse, and then another call. If the last rank alone tells of the
-refusal, the second call gets its own answers; if all tell, it gets old ones.
+Three workers answer a wake-up that all of them refuse, and then another call. If only the last rank reports the refusal, the second call
+gets its own answers. If all ranks report it, the second call gets stale ones.
 """
 import collections
 import types
@@ -16,7 +16,7 @@ REFUSAL = "no rank has moved: rank 1 of 3 cannot wake_up()"
 
 
 class Queue(collections.deque):
-    """What vLLM's message queues are asked for."""
+    """The part of vLLM's message queues that is used."""
 
     enqueue = collections.deque.append
 
@@ -36,7 +36,7 @@ def worker(rank, told_once):
 
 
 def second_answer(told_once):
-    """What the executor's next call gets."""
+    """What the executor's next call returns."""
     workers = [worker(rank, told_once) for rank in range(RANKS)]
     for each in workers:
         each._execute_worker_rpc(("wake_up", (), {}, None))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""An engine of vLLM that sleeps to nothing on a simulated GPU, and comes back: `leave_gpus` of reveille.vllm.WorkerExtension.
+"""A vLLM engine that sleeps to nothing on a simulated GPU, and comes back: `leave_gpus` of reveille.vllm.WorkerExtension.
 
     REVEILLE_AS_CUMEM=1 python vllm_leaves.py MODEL [--gpus 1] [--graphs] [--cycles N]
 
 under `reveille run`; MODEL as for vllm_sleep.py.
 
-What the card holds is NVML's answer to the engine's parent, which is no process of the card itself.
+The bytes in use come from NVML in the engine's parent process, which itself does not use the card.
 """
 import argparse
 
@@ -13,7 +13,7 @@ from vllm_sleep import MIB, MODELS, PROMPT, TOKENS, check, config_folder
 
 
 def used():
-    """Bytes in use on the card, of all processes."""
+    """Bytes in use on the card, by all processes."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -44,7 +44,7 @@ def generate(llm):
 
 
 def refused(llm):
-    """The message of an engine that is awake and is asked to leave."""
+    """The message of an awake engine that is asked to leave."""
     try:
         llm.collective_rpc("leave_gpus")
     except Exception as error:
@@ -67,7 +67,7 @@ def main():
     check(used(), begun, "in use after a refusal")
     llm.sleep(level=1)
     llm.wake_up()
-    awake = used()  # without what PyTorch had cached since the start: a sleep frees that
+    awake = used()  # without PyTorch's cache since the start, which a sleep frees
     for _ in range(options.cycles):
         llm.sleep(level=1)
         asleep = used()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Sequences of vLLM have the lengths of a rule, under `reveille run`: vllm_lengths.py COMMAND, under vLLM's Python.
+"""Sequences of vLLM have the lengths of a rule, under `reveille run`: vllm_lengths.py COMMAND, with vLLM's Python.
 
-On one simulated H100 and on two, which agree; with an end token, and where it is ignored.
+On one simulated H100 and on two, which agree; with an end token, and with an ignored one.
 """
 import json
 import pathlib

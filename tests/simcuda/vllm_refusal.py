@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The wake-up of a whole vLLM engine is refused, under `reveille run`, and the engine stays usable.
 
-Each rank's card is full in turn, at both levels of sleep, for a wake-up of all and of the weights alone. The caller of
-LLM.wake_up() gets the cause and the remedy, twice, and no rank's memory has changed. When there is room, the same call
-succeeds, and the engine generates.
+Each rank's card is full in turn, at both levels of sleep, for a wake-up of everything and of the weights only. The caller of
+LLM.wake_up() gets the cause and the remedy, twice, and no rank's memory has changed. When there is room, the same call succeeds, and the
+engine generates.
 
     python vllm_refusal.py MODEL [--gpus N]      MODEL: small, 7b
 """
@@ -16,7 +16,7 @@ REMEDY = "free memory there"
 
 
 def refuse(engine, tags, rank):
-    """A wake-up fails, and says why; nothing has changed."""
+    """A wake-up fails, and reports why. Nothing has changed."""
     before = engine.ask("memory")
     try:
         engine.llm.wake_up(tags=tags)
@@ -33,7 +33,7 @@ def refuse(engine, tags, rank):
 
 
 def cycle(engine, level, tags, rank):
-    """Asleep, refused twice, awake, and at work."""
+    """Sleeps, is refused twice, wakes up, and works."""
     engine.ask("mark", MARK)
     engine.sleep(level)
     engine.ask("occupy", rank, GIB // 4)

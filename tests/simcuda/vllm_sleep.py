@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""vLLM on simulated GPUs, under `reveille run`: start, generate, sleep and wake by tags, every figure compared.
+"""vLLM on simulated GPUs, under `reveille run`: start, generate, sleep and wake by tags, with every figure compared.
 
-vLLM is as it was installed. What is read comes from its workers by vLLM's own way to extend them
-(worker_extension_cls): figures of its profiling run, its sleep-mode allocator, and what CUDA says.
+vLLM is unmodified. The figures come from its workers, through vLLM's own extension (worker_extension_cls): figures of its profiling run,
+its sleep-mode allocator, and CUDA's.
 
     python vllm_sleep.py MODEL [--gpus N] [--graphs] [--backend NAME] [--communicators] [-o FILE]      MODEL: small, 7b
 """
@@ -18,7 +18,7 @@ REVEILLE_CODE = PAGE  # its digest kernel
 BFLOAT16 = 2  # bytes
 BLOCK_TOKENS = 16
 PROMPT, TOKENS = [5, 6, 7, 8], 8
-DEFERRED = ("weights", "kv_cache")  # what a wake by tags may leave asleep; all else always wakes
+DEFERRED = ("weights", "kv_cache")  # what a wake by tags may leave asleep; everything else always wakes
 
 MODELS = {
     "small": {
@@ -45,7 +45,7 @@ Held = collections.namedtuple("Held", "address size tag asleep backup")
 
 
 def of_cumem():
-    """What vLLM's own allocator has."""
+    """What vLLM's own allocator holds."""
     from vllm.device_allocator.cumem import CuMemAllocator
 
     data = CuMemAllocator.get_instance().pointer_to_data
@@ -56,7 +56,7 @@ def of_cumem():
 
 
 def of_reveille():
-    """What Reveille's has."""
+    """What Reveille's allocator holds."""
     import reveille
 
     return [
@@ -67,7 +67,7 @@ def of_reveille():
 
 
 def of_communicators():
-    """Bytes that NCCL can give back, awake and asleep. vLLM's are beside PyTorch's."""
+    """Bytes that NCCL can release, awake and asleep. vLLM's communicators are separate from PyTorch's."""
     import reveille
 
     found = reveille.communicators()
@@ -75,7 +75,7 @@ def of_communicators():
 
 
 class Figures:
-    """What a worker is asked for; vLLM mixes it into its own."""
+    """Methods that the tests call on a worker. vLLM mixes the class into its own."""
 
     def reveille_memory(self):
         import torch
@@ -120,7 +120,7 @@ class Figures:
         return [weights, [each.data_ptr() for each in self.model_runner.kv_caches]]
 
     def reveille_occupy(self, rank, free_bytes):
-        """A rank's card gets full; None: it is free again."""
+        """Fills a rank's card. None: frees it again."""
         import torch
 
         if rank is None:
@@ -131,7 +131,7 @@ class Figures:
             self.reveille_neighbour = torch.empty(size, dtype=torch.uint8, device="cuda")
 
     def reveille_mark(self, value):
-        """Writes to a small parameter; None: answers what is there."""
+        """Writes to a small parameter. None: returns its value."""
         norm = self.model_runner.model.model.norm.weight.data
         if value is not None:
             norm.fill_(value)
@@ -143,7 +143,7 @@ def check(got, expected, what):
 
 
 def weight_bytes(model, ranks):
-    """Of one rank of Qwen2, from the sizes alone."""
+    """Weights of one rank of Qwen2, from the sizes only."""
     hidden, vocab = model["hidden_size"], model["vocab_size"]
     head = hidden // model["num_attention_heads"]
     wide = (model["num_attention_heads"] + 2 * max(model["num_key_value_heads"], ranks)) * head // ranks
@@ -230,7 +230,7 @@ class Engine:
 
     @staticmethod
     def check_awake(start, now):
-        """What is mapped are PyTorch's segments, each in whole pages of physical memory."""
+        """PyTorch's segments are mapped, each in whole pages of physical memory."""
         for tag in DEFERRED:
             awake, asleep, backup = now["tags"][tag]
             check([asleep, backup], [0, 0], f"{tag} asleep")
@@ -240,7 +240,7 @@ class Engine:
         check(mapped, now["segments"], "mapped, and PyTorch's segments")
 
     def sleep(self, level):
-        """Sleeps, and checks what every rank has given up and keeps in host memory."""
+        """Sleeps, and checks what every rank has released and keeps in host memory."""
         before = self.ask("memory")
         self.llm.sleep(level=level)
         after = self.ask("memory")
@@ -251,14 +251,14 @@ class Engine:
                 check(now["tags"][tag], [0, awake, awake if tag in kept else 0], f"{tag} at level {level}")
                 given += awake
             given += self.check_communicators(was, now, asleep=True)
-            # PyTorch's own cache goes, too; its count has the pool's segments, asleep or not.
+            # PyTorch's own cache is freed, too. Its count includes the pool's segments, asleep or not.
             uncached = was["reserved"] - now["reserved"]
             assert given > 0 and uncached >= 0
             check(was["used"] - now["used"], given + uncached, f"given up at level {level}")
         return after
 
     def check_communicators(self, was, now, asleep):
-        """They sleep and wake with the engine, if that was asked for. Bytes that have moved."""
+        """Communicators sleep and wake with the engine, if that was requested. Returns the bytes moved."""
         total = sum(was["nccl"])
         assert total > 0 or self.ranks == 1
         expected = [0, total] if asleep and self.communicators else [total, 0]
@@ -266,9 +266,9 @@ class Engine:
         return total if now["nccl"] != was["nccl"] else 0
 
     def no_room(self):
-        """Each rank in turn has no room: none wakes up, and the reason comes here. Then all do.
+        """Each rank in turn has no room: none wakes up, and the reason arrives here. Then all do.
 
-        vLLM's executor stops at the first failure, and has to have read the other ranks' answers by then.
+        vLLM's executor stops at the first failure, and must have read the other ranks' answers by then.
         """
         for rank in range(self.ranks):
             self.sleep(1)
@@ -305,7 +305,7 @@ class Engine:
 
 
 def compare(rows, others):
-    """Each tag's bytes awake, asleep and backed up. Reveille has code on the card, which the KV cache then lacks."""
+    """Each tag's bytes awake, asleep and backed up. Reveille has code on the card, which reduces the KV cache."""
     check([name for name, _ in rows], [name for name, _ in others], "stages")
     for (name, ranks), (_, others_ranks) in zip(rows, others):
         for now, other in zip(ranks, others_ranks, strict=True):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Holds programs on simulated GPUs against a card: compare.py CARD.json SIMULATED.json [NAME...].
+"""Compares programs on simulated GPUs with a card: compare.py CARD.json SIMULATED.json [NAME...].
 
-Both are of run.py. Prints a table for docs/fidelity/programs.md, and ends with 1 where a stage is further
-off than its bound, a fact differs (which batches failed), or a program of the card is missing.
-With names, only these are looked at.
-compare.py --self shows that each of those is found.
+Both files come from run.py. Prints a table for docs/fidelity/programs.md. The exit status is 1 if a stage differs by more than its
+limit, a fact differs (which batches failed), or a program of the card is missing. With names, only these programs are compared.
+
+compare.py --self checks that each of these faults is found.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import io
 import json
 import sys
 
-# Reading: its name in the table, and how far off it may be.
+# Measurement: its name in the table, and the largest allowed difference.
 READINGS = {
     "peak_allocated_bytes": ("peak allocated", 0.005),
     "peak_reserved_bytes": ("peak reserved", 0.01),
@@ -24,12 +24,12 @@ MIB = 1 << 20
 
 
 def difference(card, simulated):
-    """The share by which a reading is off."""
+    """The relative difference."""
     return (simulated - card) / card if card else float(simulated != 0)
 
 
 def cell(card, simulated, bound):
-    """MiB of both, and how far apart; whether that is within its bound."""
+    """MiB of both, and their difference; whether it is within the limit."""
     if card == simulated:
         return f"{card / MIB:.0f}, the same", True
     off = difference(card, simulated)
@@ -38,7 +38,7 @@ def cell(card, simulated, bound):
 
 
 def compare_rank(card, simulated):
-    """Rows of a table, and what is not as it should be."""
+    """Rows of a table, and a list of faults."""
     rows, wrong = [], []
     if [s["name"] for s in card["stages"]] != [s["name"] for s in simulated["stages"]]:
         return rows, ["the stages are not the same"]
@@ -63,14 +63,14 @@ def compare_rank(card, simulated):
 
 
 def compare(name, card, simulated):
-    """Prints a program's tables. Answers what is wrong."""
+    """Prints a program's tables. Returns a list of faults."""
     if simulated is None or len(card["ranks"]) != len(simulated["ranks"]) or not card["ranks"]:
         return [f"{name}: there is nothing to compare"]
     wrong, shown = [], None
     for rank, (said, got) in enumerate(zip(card["ranks"], simulated["ranks"])):
         rows, beyond = compare_rank(said, got)
         wrong += [f"{name}, rank {rank}: {each}" for each in beyond]
-        if rows == shown:  # as the rank before
+        if rows == shown:  # equal to the previous rank
             continue
         shown = rows
         which = f", rank {rank}" if len(card["ranks"]) > 1 else ""
@@ -83,7 +83,7 @@ def compare(name, card, simulated):
 
 
 def test():
-    """What is the same has no fault, what is off by more than its bound has one, and names it."""
+    """Equal results have no fault. A difference above the limit is a fault, and is named."""
     stage = dict.fromkeys(READINGS, 1000) | {"name": "step0", "retries": 1, "ooms": 0}
     card = {"ranks": [{"facts": {"failed": [[2, 2]]}, "stages": [stage, dict(stage)]}]}
 
@@ -121,7 +121,7 @@ def main():
     for path, into in zip(sys.argv[1:3], (cards, simulations), strict=True):
         with open(path, encoding="utf-8") as file:
             into.update(json.load(file))
-    if sys.argv[3:]:  # a name that the card lacks has nothing to compare
+    if sys.argv[3:]:  # a name that the card's file lacks is a fault
         cards = {name: cards.get(name, {"ranks": []}) for name in sys.argv[3:]}
     wrong = [
         each for name, card in cards.items() for each in compare(name, card, simulations.get(name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A training step by torch.compile: model, loss, backward pass and optimizer."""
+"""A training step with torch.compile: model, loss, backward pass and optimizer."""
 
 import sys
 

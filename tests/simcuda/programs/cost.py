@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Holds programs' CPU time on simulated GPUs against a card: cost.py CARD.json SIMULATED.json.
+"""Compares programs' CPU time on simulated GPUs with a card: cost.py CARD.json SIMULATED.json.
 
-Both are of run.py, with STAGES_BLOCKING=1. Each time is divided by what a fixed piece of work takes
-on its own machine, so that a slower processor does not look like a dearer simulation. Prints a
-table for docs/fidelity/programs.md, and ends with 1 where a program takes more than 1.5 times as much, or is
-missing.
-cost.py --self shows that each of those is found.
+Both files come from run.py, with STAGES_BLOCKING=1. Each time is divided by the time of a fixed piece of work on its own machine, so
+that a slower processor does not make the simulation look more expensive. Prints a table for docs/fidelity/programs.md. The exit status
+is 1 if a program takes more than 1.5 times as much, or is missing.
+
+cost.py --self checks that each of these faults is found.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ MOST = 1.5
 
 
 def ratio(card, simulated):
-    """How many times as much work the simulated program was."""
+    """The work of the simulated program, relative to the card's."""
     return (simulated["cpu_seconds"] / simulated["work_seconds"]) / (
         card["cpu_seconds"] / card["work_seconds"]
     )
 
 
 def compare(cards, simulations):
-    """Prints the table. Answers what is wrong."""
+    """Prints the table. Returns a list of faults."""
     wrong = []
     print("| program | CPU time on the card, s | simulated, s | at one speed |")
     print("| --- | --- | --- | --- |")
@@ -48,7 +48,7 @@ def test():
     card = {"program": row(10, 0.1)}
     with contextlib.redirect_stdout(io.StringIO()) as said:
         assert compare(card, {"program": row(15, 0.1)}) == []
-        assert compare(card, {"program": row(30, 0.2)}) == []  # a machine of half the speed
+        assert compare(card, {"program": row(30, 0.2)}) == []  # on a machine of half the speed
         assert len(compare(card, {"program": row(16, 0.1)})) == 1
         assert len(compare(card, {"program": row(15, 0.05)})) == 1
         assert len(compare(card, {"program": row(1, 0.1, "too slow")})) == 1

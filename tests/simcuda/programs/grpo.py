@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""GRPO by TRL with random weights: grpo.py FOLDER CONFIG.json DTYPE, the model's shape and the type of its weights.
+"""GRPO with TRL and random weights: grpo.py FOLDER CONFIG.json DTYPE, with the model's shape and the type of its weights.
 
-TRL is not edited. Its trainer's methods, its callbacks and the reward say where a stage of a step ends. What
-a card could do otherwise than a simulated one is fixed: each completion has NEW_TOKENS tokens, since its end
-token is forbidden until then, and a reward says nothing about its text.
+TRL is not modified. Its trainer's methods, its callbacks and the reward mark the ends of stages. Behaviour that could differ between a
+card and a simulated one is fixed: each completion has NEW_TOKENS tokens, since its end token is forbidden until then, and the reward
+does not depend on its text.
 """
 
 import json
@@ -25,7 +25,7 @@ stages = Stages(sys.argv[1])
 
 
 class Staged(GRPOTrainer):
-    """TRL's trainer, with the ends of its phases as ends of stages."""
+    """TRL's trainer, in which ends of phases are ends of stages."""
 
     def end(self, name):
         stages.end(f"{name}{self.state.global_step}")
@@ -70,7 +70,7 @@ def prompts():
 
 
 def reward(completion_ids, trainer_state, **_):
-    """The place of each. It is called between generation and the log probabilities."""
+    """The index of each completion. It is called between generation and the log probabilities."""
     stages.facts.setdefault("tokens", []).append(sorted({len(each) for each in completion_ids}))
     stages.end(f"generated{trainer_state.global_step}")
     return [float(i) for i in range(len(completion_ids))]
@@ -83,7 +83,7 @@ def settings(folder):
         per_device_train_batch_size=GENERATIONS,
         num_generations=GENERATIONS,
         max_completion_length=NEW_TOKENS,
-        generation_kwargs={"min_new_tokens": NEW_TOKENS},  # a random model may end anywhere
+        generation_kwargs={"min_new_tokens": NEW_TOKENS},  # a random model may end a sequence anywhere
         max_steps=STEPS,
         logging_steps=1,
         report_to="none",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training on texts of every length: segments of one step are of no use to the next."""
+"""Training on texts of every length: the next step cannot reuse the segments of a step."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A model of Llama's kind in plain PyTorch."""
+"""A model like Llama in plain PyTorch."""
 
 import torch
 from torch import nn
@@ -52,7 +52,7 @@ class Llama(nn.Module):
         self.head = nn.Linear(width, words, bias=False)
 
     def forward(self, tokens):
-        """The loss of predicting each token from those before it."""
+        """The loss of predicting each token from the previous ones."""
         x = self.embed(tokens)
         turn = turns(tokens.shape[1], self.size, x)
         for layer in self.layers:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Training by megatron-core: three steps, and what PyTorch's allocator says after each.
+"""Training with megatron-core: three steps, and the state of PyTorch's allocator after each.
 
     reveille run --rank R --world N -- python megatron_train.py CONFIG.json --out OUT.json [--tp N] [--pp N] ...
 
-Megatron's own model, schedules, gradient buffers and distributed optimizer, with layers of megatron-core alone. Two of its
-modules need TransformerEngine or Apex, and have a stand-in of PyTorch here: attention is scaled_dot_product_attention, and
-the norm is torch.nn.RMSNorm, marked for sequence parallelism. Needs megatron-core (0.16.1 was used) in PYTHONPATH.
-Where TransformerEngine is there, too, --transformer-engine takes its attention, --engine-layers all of its layers, and
-Megatron takes its Adam. --legacy-grouped-gemm stands in for the package grouped_gemm, which is CUDA alone: a product of
-its autograd function allocates what it gives, and nothing else.
+Uses Megatron's own model, schedules, gradient buffers and distributed optimizer, with layers of megatron-core only. Two of its modules
+need TransformerEngine or Apex, and are replaced by PyTorch's here: attention is scaled_dot_product_attention, and the norm is
+torch.nn.RMSNorm, marked for sequence parallelism. Needs megatron-core (0.16.1 was used) in PYTHONPATH.
+
+If TransformerEngine is installed, --transformer-engine uses its attention, --engine-layers uses all of its layers, and Megatron uses its
+Adam. --legacy-grouped-gemm replaces the package grouped_gemm, which is CUDA only: a product of its autograd function allocates its
+result, and nothing else.
 """
 
 import argparse
@@ -38,14 +39,14 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from stages import memory
 
 STEPS = 3
-# 0.16.1 uses this name without TransformerEngine too, and has it only with one.
+# 0.16.1 uses this name even without TransformerEngine, but defines it only with it.
 moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
 
 
 def gather_alone(gathered, mine, group=None):
-    """With --rank what other ranks send is unknown. Here all say the same: which groups of parameters the optimizer has.
+    """With --rank, what other ranks send is unknown. Here all ranks send the same: which groups of parameters the optimizer has.
 
-    Something is gathered all the same, since it makes a communicator.
+    A tensor is gathered anyway, since that makes a communicator.
     """
     said = torch.zeros(1, device="cuda")
     dist.all_gather([torch.empty_like(said) for _ in gathered], said, group=group)
@@ -81,7 +82,7 @@ def arguments():
 
 
 class Attention(torch.nn.Module):
-    """PyTorch's attention in the place of TransformerEngine's: q, k, v as [tokens, batch, heads, size]."""
+    """PyTorch's attention in place of TransformerEngine's: q, k, v as [tokens, batch, heads, size]."""
 
     def __init__(self, config, layer_number, attn_mask_type, attention_type, **_):
         super().__init__()
@@ -94,7 +95,7 @@ class Attention(torch.nn.Module):
 
 
 class GroupedProduct(torch.autograd.Function):
-    """As grouped_gemm.ops.gmm: one product for each expert, all into one tensor."""
+    """As grouped_gemm.ops.gmm: one product for each expert, all written to one tensor."""
 
     @staticmethod
     def forward(ctx, tokens, weights, counts):
@@ -192,7 +193,7 @@ def build(options, fields):
 
 
 def layer_spec(options, config, experts):
-    """Of a layer, and the norm behind the last."""
+    """The spec of a layer, and the norm after the last."""
     kinds = {
         "num_experts": experts,
         "qk_layernorm": config.qk_layernorm,
@@ -220,7 +221,7 @@ def virtual_parts(options):
 
 
 def part(options, fields, config, block, vocabulary, number):
-    """What a pipeline stage has of the model, or one of several such parts."""
+    """The part of the model in a pipeline stage, or one of several such parts."""
     stage = number if options.virtual_pp > 1 else None
     first = parallel_state.is_pipeline_first_stage(ignore_virtual=stage is None, vp_stage=stage)
     last = parallel_state.is_pipeline_last_stage(ignore_virtual=stage is None, vp_stage=stage)
@@ -242,7 +243,7 @@ def part(options, fields, config, block, vocabulary, number):
 
 
 def batches(options, fields):
-    """The same micro-batch again and again, as each context-parallel rank has it."""
+    """The same micro-batch again and again, as each context-parallel rank gets it."""
     tokens = options.seq_len // options.cp
     ids = torch.randint(0, fields["vocab_size"], (options.micro_batch, tokens), device="cuda")
     positions = torch.arange(tokens, device="cuda").unsqueeze(0).expand_as(ids)
@@ -287,7 +288,7 @@ def main():
         offload = {
             "optimizer_cpu_offload": True,
             "optimizer_offload_fraction": options.optimizer_offload,
-            "use_precision_aware_optimizer": True,  # which Megatron-LM asks for
+            "use_precision_aware_optimizer": True,  # as Megatron-LM requests
         }
     optimizer = get_megatron_optimizer(
         OptimizerConfig(
@@ -310,7 +311,7 @@ def main():
         micro_batch_size=options.micro_batch,
         forward_only=False,
     )
-    gc.collect()  # as Megatron-LM does with --manual-gc: an optimizer that was replaced is in a cycle of references
+    gc.collect()  # as Megatron-LM does with --manual-gc: a replaced optimizer is in a reference cycle
     if options.snapshot:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context="all")
     for number in range(STEPS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training on all ranks: `ranks.py FOLDER ddp`, or fsdp: FSDP2 with layers in bf16."""
+"""Training on all ranks: `ranks.py FOLDER ddp`, or `fsdp` for FSDP2 with layers in bf16."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Batches that do not fit are tried again by half. Which ones failed is a fact."""
+"""Halves batches that do not fit, and tries again. Which batches failed is a fact."""
 
 import gc
 import sys
@@ -18,7 +18,7 @@ stages.end("loaded")
 
 
 def train(batch):
-    """Whether a batch of so many texts fits."""
+    """Whether a batch of this many texts fits."""
     try:
         model(tokens(batch, LENGTH)).backward()
         optimizer.step()

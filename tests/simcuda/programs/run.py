@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Runs the programs beside this on GPUs, real or simulated, and writes what they read as one file.
+"""Runs the programs in this folder on real or simulated GPUs, and writes what they measured to one file.
 
-run.py OUT.json                  on two GPUs that are there, side by side where one is enough
-run.py OUT.json --under COMMAND  on simulated ones: COMMAND is build/torch/cli/reveille
+run.py OUT.json                     on two real GPUs, in parallel if a program needs only one
+run.py OUT.json --under COMMAND     on simulated GPUs: COMMAND is build/torch/cli/reveille
 
-Each program also has its CPU time, and how long a fixed piece of work takes on this machine
-(cost.py). With STAGES_BLOCKING=1 a program on a card sleeps while it waits, so that its CPU time
-is what it spends and not how long it waits.
+For each program, it also writes its CPU time, and the time of a fixed piece of work on this machine (cost.py). With STAGES_BLOCKING=1, a
+program on a card sleeps while it waits, so that its CPU time does not include waiting.
 """
 
 import argparse
@@ -27,7 +26,7 @@ CONFIGS = os.path.join(HERE, "../../data/configs")
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
-# Name: number of GPUs, what Python runs, words behind the folder, environment.
+# Name: number of GPUs, arguments for Python, arguments after the folder, environment.
 PROGRAMS = {
     "compiled": (1, ["compiled.py"], [], {}),
     "lora": (1, ["lora.py"], [], {}),
@@ -43,7 +42,7 @@ PROGRAMS = {
     "grpo": (1, ["grpo.py"], [f"{CONFIGS}/qwen2.5-0.5b.json", "bfloat16"], OFFLINE),
     "grpo_llama": (1, ["grpo.py"], [f"{CONFIGS}/llama-3.2-1b.json", "float32"], OFFLINE),
 }
-NEED_TRL = ("grpo", "grpo_llama")  # run where they are named, or where TRL is installed
+NEED_TRL = ("grpo", "grpo_llama")  # run only if they are named, or if TRL is installed
 
 
 def visible():
@@ -52,7 +51,7 @@ def visible():
 
 
 def work_seconds():
-    """CPU time of a fixed piece of Python's work: what a second of this machine is worth."""
+    """CPU time of a fixed piece of Python work: a measure of this machine's speed."""
 
     def once():
         begun, kept, total = time.thread_time(), {}, 0
@@ -65,8 +64,7 @@ def work_seconds():
 
 
 def start(line, environment, said_path, timeout):
-    """How a command ended, its CPU time with its children's, and what it said. What it has started
-    ends with it."""
+    """Runs a command. Returns its exit status, its CPU time with its children's, and its output. Processes that it has started end with it."""
     with open(said_path, "wb") as said:
         process = subprocess.Popen(
             line, cwd=HERE, env=environment, stdout=said, stderr=said, start_new_session=True
@@ -85,22 +83,22 @@ def start(line, environment, said_path, timeout):
 
 
 def end(process):
-    """Ends a command, and what it has left behind."""
+    """Ends a command and the processes that it has left behind."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()  # also where it was reaped already
+    process.wait()  # even if it was reaped already
 
 
 def end_all(_number, _frame):
     for process in RUNNING:
         end(process)
-    os._exit(1)  # what was read so far is in the file
+    os._exit(1)  # earlier measurements are in the file
 
 
 def run(name, options, gpus):
-    """What a program read by rank, how it ended, and what it said."""
+    """What a program measured, by rank, how it ended, and its output."""
     count, words, more, environment = PROGRAMS[name]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The config of a model with its first layers and experts alone, all widths as they are: what fits where the whole does not."""
+"""A model's config with only its first layers and experts, and all widths unchanged: it fits where the whole model does not."""
 
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 NUMBERS = ("attn_layer_indices", "full_attn_idxs")  # of layers
@@ -7,7 +7,7 @@ SIGNS = "hybrid_override_pattern"
 
 
 def shrunk(fields, layers=None, experts=None):
-    """None: as many as there are. Lists with an item for each layer are cut, too, and Nemotron-H's string of signs."""
+    """None: unchanged. Also cuts lists with an item for each layer, and Nemotron-H's string of signs."""
     if "text_config" in fields and (layers or experts):
         return {**fields, "text_config": shrunk(fields["text_config"], layers, experts)}
     if not layers and not experts:

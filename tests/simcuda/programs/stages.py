@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stages of the programs beside this: what allocator and device say at the end of each."""
+"""Stages of the programs in this folder: measurements of the allocator and the device at the end of each."""
 
 import ctypes
 import json
@@ -11,7 +11,7 @@ SLEEP = 4  # CU_CTX_SCHED_BLOCKING_SYNC
 
 
 def wait_asleep():
-    """Waiting for the device takes no CPU time. Before the device is used."""
+    """Makes waiting for the device take no CPU time. Call it before the device is used."""
     driver = ctypes.CDLL("libcuda.so.1")
     device = int(os.environ.get("LOCAL_RANK", "0"))
     if driver.cuInit(0) or driver.cuDevicePrimaryCtxSetFlags_v2(device, SLEEP):
@@ -19,7 +19,7 @@ def wait_asleep():
 
 
 def memory():
-    """What PyTorch's allocator and the device say now, in bytes."""
+    """The current state of PyTorch's allocator and of the device, in bytes."""
     free, total = torch.cuda.mem_get_info()
     return {
         "allocated": torch.cuda.memory_allocated(),
@@ -31,7 +31,7 @@ def memory():
 
 
 class Stages:
-    """Readings by stage, kept in FOLDER/RANK.json. Make it before any memory on the device."""
+    """Measurements by stage, kept in FOLDER/RANK.json. Make it before any memory on the device."""
 
     def __init__(self, folder):
         if os.environ.get("STAGES_BLOCKING"):
@@ -39,11 +39,11 @@ class Stages:
         torch.cuda.init()
         self.path = os.path.join(folder, f"{os.environ.get('RANK', '0')}.json")
         self.rows = []
-        self.facts = {}  # what else the program finds out, and a card must say too
+        self.facts = {}  # other results of the program, which must be equal on a card
         self.end("start")
 
     def end(self, name):
-        """The stage of that name ends here, and the next one begins."""
+        """Ends the stage with this name, and begins the next."""
         torch.cuda.synchronize()
         said = torch.cuda.memory_stats()
         free, total = torch.cuda.mem_get_info()

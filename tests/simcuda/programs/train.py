@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Training of a model of transformers by FSDP2, DDP or neither: three steps, and what PyTorch's allocator says after each part.
+"""Training of a transformers model with FSDP2, DDP or neither: three steps, and the state of PyTorch's allocator after each part.
 
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
-On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and the
-optimizers of 8 bits and paged ones bitsandbytes, --offload-activations trl.
+On a card or under `reveille run`. Rank 0 writes the file. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and the 8-bit
+and paged optimizers bitsandbytes, --offload-activations trl.
 """
 
 import argparse
@@ -34,7 +34,7 @@ BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTEN
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
 OPTIMIZERS = {"adamw-8bit": "AdamW8bit", "paged-adamw-8bit": "PagedAdamW8bit", "paged-adamw-32bit": "PagedAdamW32bit"}
-ALONE = ("gemma3n",)  # its class asks its towers' embeddings for text, too: without them it does not run
+ALONE = ("gemma3n",)  # its class also needs its towers' embeddings for text, and does not run without them
 TOWERS = ("visual", "vision_tower", "vision_model", "multi_modal_projector")
 
 
@@ -71,7 +71,7 @@ def arguments():
 
 
 def without_towers(model):
-    """The language model of a model that also reads images, trained on text alone."""
+    """The language model of a model that also reads images, trained on text only."""
     for name in TOWERS:
         if getattr(model.model, name, None) is not None:
             setattr(model.model, name, None)
@@ -97,7 +97,7 @@ def adapted(model, options):
     if options.prepare_kbit:
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     model = get_peft_model(model, LoraConfig(r=options.lora, target_modules=targets, task_type="CAUSAL_LM"))
-    if options.adapter_dtype == "bf16":  # as TRL does it behind PEFT, trl/trainer/sft_trainer.py
+    if options.adapter_dtype == "bf16":  # as TRL does after PEFT, trl/trainer/sft_trainer.py
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(torch.bfloat16)
@@ -105,7 +105,7 @@ def adapted(model, options):
 
 
 def fill(model):
-    """Weights of no meaning, and the angles of the positions."""
+    """Fills in arbitrary weights, and the angles of the positions."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point():
@@ -117,18 +117,18 @@ def fill(model):
 
 
 def freeze_indexers(model):
-    """They choose tokens without gradients, and DDP refuses parameters that get none."""
+    """Indexers choose tokens without gradients, and DDP refuses parameters without gradients."""
     for name, parameter in model.named_parameters():
         if ".indexer." in name:
             parameter.requires_grad_(False)
 
 
 def quantised(config, options):
-    """As from_pretrained loads a checkpoint in bf16: each weight comes to the card, and is quantised there."""
+    """As from_pretrained loads a checkpoint in bf16: each weight is copied to the card, and quantised there."""
     with torch.device("meta"):
         empty = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     zero = torch.zeros((), dtype=torch.bfloat16)
-    storage = torch.uint8 if options.ddp or options.whole else torch.bfloat16  # FSDP2 shards no bytes
+    storage = torch.uint8 if options.ddp or options.whole else torch.bfloat16  # FSDP2 cannot shard bytes
     bits = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
                                            bnb_4bit_use_double_quant=not options.single_quant,
                                            bnb_4bit_quant_storage=storage)  # fmt: skip
@@ -139,7 +139,7 @@ def quantised(config, options):
 
 
 def kind_of(config):
-    """The class of a config's model. mistral4 is in none of the tables of transformers 5.17."""
+    """The class of a config's model. mistral4 is in no table of transformers 5.17."""
     if config.model_type == "mistral4":
         return transformers.Mistral4ForCausalLM
     return transformers.AutoModelForImageTextToText if hasattr(config, "text_config") else transformers.AutoModelForCausalLM
@@ -152,7 +152,7 @@ def made(config, options):
 
 
 def chunked_loss(head, hidden, labels, chunks):
-    """Cross entropy of the tokens in parts, as torchtune's LinearCrossEntropyLoss has it."""
+    """Cross entropy of the tokens in parts, as in torchtune's LinearCrossEntropyLoss."""
     sums = [F.cross_entropy(head(part).float(), each, reduction="sum", ignore_index=-100)
             for part, each in zip(hidden.chunk(chunks), labels.chunk(chunks))]  # fmt: skip
     return torch.stack(sums).sum() / labels.numel()
@@ -165,7 +165,7 @@ def fused_loss(head, hidden, labels, chunks):
 
 
 def with_loss(model, kind):
-    """Replaces head and loss, inside of what FSDP sees as the model's forward pass."""
+    """Replaces head and loss, inside what FSDP sees as the model's forward pass."""
     name, _, count = kind.partition(":")
     loss = {"chunked": chunked_loss, "fused": fused_loss}[name]
 
@@ -179,7 +179,7 @@ def with_loss(model, kind):
 
 
 def sharded(options):
-    """The model on this rank's card, its layers sharded, with weights of no meaning."""
+    """The model on this rank's card, with sharded layers and arbitrary weights."""
     config = configured(options)
     loaded = options.base_dtype == "nf4"
     place = contextlib.nullcontext() if loaded else torch.device("meta")
@@ -233,7 +233,7 @@ def to_device_buffers(model):
 
 
 def offload(model, options):
-    """Where what the forward pass keeps goes, as TRL's trainers have it."""
+    """A context that offloads what the forward pass keeps, as in TRL's trainers."""
     if not options.offload_activations:
         return contextlib.nullcontext()
     from trl.models.activation_offloading import get_act_offloading_ctx_manager
@@ -250,13 +250,13 @@ def attention(options):
 
 
 def without_mask(module, arguments, named):
-    """As accelerate has it: a part of a sequence is attended to by a causal mask alone."""
+    """As in accelerate: part of a sequence is attended to with only a causal mask."""
     return arguments, {**named, "attention_mask": None, "is_causal": True}
 
 
 @contextlib.contextmanager
 def parts(mesh, ids):
-    """What a rank's model is given: its part of each sequence, as transformers' Trainer does it."""
+    """The input of a rank's model: its part of each sequence, as in transformers' Trainer."""
     if mesh is None:
         yield {"input_ids": ids, "labels": ids}
         return
@@ -268,7 +268,7 @@ def parts(mesh, ids):
 
 
 def sequence_ranks(model, options):
-    """The ranks that share sequences with this one. None: no others."""
+    """The ranks that share sequences with this one. None: there are no others."""
     if options.cp == 1:
         return None
     for layer in layers_of(model):

@@ -12,7 +12,7 @@ BATCH, SIDE = 16, 192
 
 
 class Block(torch.nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut."""
 
     def __init__(self, before, width):
         super().__init__()

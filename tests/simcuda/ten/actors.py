@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two actors of Ray, each with a GPU of its own: one trains, one scores what the other makes."""
+"""Two Ray actors, each with its own GPU: one trains, and one scores what the other generates."""
 
 import ray
 import torch

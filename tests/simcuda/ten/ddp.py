@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""DDP on all ranks of torchrun, with stages by record_function."""
+"""DDP on all ranks of torchrun, with stages from record_function."""
 
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An engine of vLLM: it generates, sleeps and wakes. Its model has Qwen2.5-0.5B's shape, and weights of no meaning."""
+"""A vLLM engine: it generates, sleeps and wakes. Its model has Qwen2.5-0.5B's shape, and arbitrary weights."""
 import json
 import pathlib
 import tempfile

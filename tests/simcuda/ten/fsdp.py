@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""FSDP2 on all ranks of torchrun: each block by itself, then the model, weights in bf16 for the passes."""
+"""FSDP2 on all ranks of torchrun: each block separately, then the model, with weights in bf16 for the passes."""
 
 import os
 

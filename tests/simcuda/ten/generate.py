@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Generates with a cache of keys and values that is made longer at each token by torch.cat()."""
+"""Generates with a cache of keys and values that torch.cat() extends at each token."""
 
 import torch
 

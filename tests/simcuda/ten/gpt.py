@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A small GPT in plain PyTorch, which the programs beside this train."""
+"""A small GPT in plain PyTorch, which the programs in this folder train."""
 
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finds its batch size: half as much after each out-of-memory error, as many trainers do."""
+"""Finds its batch size by halving it after each out-of-memory error, as many trainers do."""
 
 import torch
 from gpt import GPT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A loop with a leak that everybody has written once: the sum of losses keeps every step's graph."""
+"""A loop with a common leak: the sum of losses keeps every step's graph."""
 
 import torch
 from gpt import GPT
@@ -12,6 +12,6 @@ for step in range(200):
     (loss / 2).backward(retain_graph=True)
     optimizer.step()
     optimizer.zero_grad()
-    total = total + loss  # loss.detach() is what was meant
+    total = total + loss  # should be loss.detach()
     if step % 10 == 0:
         print(f"step {step}", flush=True)

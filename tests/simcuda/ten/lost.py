@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two ranks, of which one is killed in its third step: the host's out-of-memory killer does that."""
+"""Two ranks, one of which is killed in its third step, as by the host's out-of-memory killer."""
 
 import os
 import signal

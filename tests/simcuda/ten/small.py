@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A loop of small tensors, as samplers and schedulers have: `small.py [TURNS [hand-on]]`.
+"""A loop of small tensors, as in samplers and schedulers: `small.py [TURNS [hand-on]]`.
 
-With hand-on each operator passes by a mode of PyTorch's that does nothing with it, which costs as much as any in Python must.
+With hand-on, a mode of PyTorch's that does nothing intercepts each operator. This costs as much as any such mode in Python must.
 """
 
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Skips each batch that does not fit, and says nothing: documents of any length, one too long."""
+"""Silently skips each batch that does not fit: documents of any length, one of them too long."""
 
 import torch
 from gpt import GPT
