@@ -15,8 +15,7 @@
 #include "simcuda/driver/unknown.h"
 #include "simcuda/wire/wire.h"
 
-#define FRAME_BYTES                                                                                \
-    ((uint64_t)512) /* the unit in which PyTorch allocates: a small tensor is one frame */
+#define FRAME_BYTES ((uint64_t)512) /* the unit in which PyTorch allocates */
 #define WORD_BITS ((size_t)64)
 
 /*

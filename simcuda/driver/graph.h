@@ -10,8 +10,7 @@
 
 /* What a node does, by its type. */
 typedef union rvli_node_params {
-    CUDA_KERNEL_NODE_PARAMS
-        kernel; /* the addresses of arguments are not kept, since nothing runs */
+    CUDA_KERNEL_NODE_PARAMS kernel; /* without its arguments' addresses: nothing runs */
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
     CUDA_HOST_NODE_PARAMS host;

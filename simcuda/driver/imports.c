@@ -26,8 +26,7 @@ static void read_dynamic(const ElfW(Dyn) * entry, table *of)
     for (; entry->d_tag != DT_NULL; entry++) {
         switch (entry->d_tag) {
         case DT_SYMTAB:
-            of->symbols =
-                (const void *)entry->d_un.d_ptr; /* the loader has added the base address */
+            of->symbols = (const void *)entry->d_un.d_ptr; /* with the base address added */
             break;
         case DT_STRTAB:
             of->names = (const void *)entry->d_un.d_ptr;

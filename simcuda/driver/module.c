@@ -224,8 +224,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr *addr, size_t *size_bytes, CUmodule modul
         return CUDA_ERROR_INVALID_HANDLE;
     const rvli_image *image = &module->code->image;
     const rvli_variable *found = rvli_image_variable(image, name);
-    if (found ==
-        NULL) /* an H200 returns different errors for a kernel's name and an unknown name */
+    if (found == NULL) /* on an H200, a kernel's name has another error */
         return rvli_image_entry(image, name) != NULL ? CUDA_ERROR_INVALID_VALUE
                                                      : CUDA_ERROR_NOT_FOUND;
     if (addr != NULL)

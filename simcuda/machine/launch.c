@@ -90,8 +90,7 @@ static pid_t parent_of(pid_t process)
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = file >= 0 ? read(file, line, sizeof line - 1) : 0;
-    const char *after =
-        length > 0 ? strrchr(line, ')') : NULL; /* the name may contain any character */
+    const char *after = length > 0 ? strrchr(line, ')') : NULL; /* a name may contain ')' */
     if (after != NULL && sscanf(after, ") %*c %d", &parent) != 1)
         parent = 0;
     if (file >= 0)

@@ -251,8 +251,7 @@ static bool are_apart(const void *embed, long long stride)
     return embed != NULL && stride > 1;
 }
 
-#pragma GCC diagnostic ignored                                                                     \
-    "-Wunused-parameter" /* the data's strides and distances are mostly not read */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* distances are not read */
 int cufftXtMakePlanMany(int handle, int dimensions, long long *lengths, long long *in_embed,
                         long long in_stride, long long in_distance, int in_type,
                         long long *out_embed, long long out_stride, long long out_distance,

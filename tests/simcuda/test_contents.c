@@ -154,8 +154,8 @@ static void a_number_can_be_given(void **state)
     assert_null(strstr(err, "only a kernel"));
 }
 
-/* Python starts with our sitecustomize, which runs the one that it hides. The status is that of
- * an unused GPU. */
+/* Python starts with our sitecustomize, which runs the one that it hides. The status is that of a
+ * run without a GPU. */
 static void sitecustomize_is_not_lost(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void sitecustomize_is_not_lost(void **state)
 }
 
 /* A module that is only named torch is reported once, even if a program first checks whether it
- * exists, as vLLM does. The status is that of an unused GPU. */
+ * exists, as vLLM does. The status is that of a run without a GPU. */
 static void torch_is_met_when_it_runs(void **state)
 {
     (void)state;
