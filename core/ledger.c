@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "core/tables.h"
 
 /* Process name of the ledger's own holders (kept and stranded blocks). */
@@ -189,15 +190,7 @@ static char *numbered_name(const rvli_mark *mark)
 
 static bool grow_stages(rvl_context *context)
 {
-    if (context->stage_count < context->stage_capacity)
-        return true;
-    uint32_t capacity = context->stage_capacity ? context->stage_capacity * 2 : 16;
-    rvli_stage *stages = realloc(context->stages, capacity * sizeof *stages);
-    if (stages == NULL)
-        return false;
-    context->stages = stages;
-    context->stage_capacity = capacity;
-    return true;
+    return RVLI_ROOM(context->stages, context->stage_count, context->stage_capacity, 16);
 }
 
 /* Returns the current stage as if it ended now. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "hooks/process/settings.h"
 
 /* A stage or step that was marked before there was a file. */
@@ -51,14 +52,8 @@ void rvli_record_write_marks(void)
 static rvl_status keep_mark(rvl_event_kind kind, uint64_t id, const char *name)
 {
     rvli_record_watch_exit();
-    if (mark_count == mark_capacity) {
-        size_t capacity = mark_capacity > 0 ? mark_capacity * 2 : 16;
-        mark *more = realloc(marks, capacity * sizeof *more);
-        if (more == NULL)
-            return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a mark");
-        marks = more;
-        mark_capacity = capacity;
-    }
+    if (!RVLI_ROOM(marks, mark_count, mark_capacity, 16))
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a mark");
     marks[mark_count++] = (mark){rvli_monotonic_ns(), rvli_record_thread(), kind, id, name};
     return RVL_OK;
 }

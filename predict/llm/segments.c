@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 #include "predict/llm/llm_internal.h"
 
 #define BLOCK_BYTES 512
@@ -28,15 +30,9 @@ uint64_t rvli_round_up(uint64_t value, uint64_t step)
 
 void rvli_sizes_add(rvli_sizes *sizes, uint64_t bytes)
 {
-    if (sizes->count == sizes->room) {
-        size_t room = sizes->room > 0 ? 2 * sizes->room : 64;
-        uint64_t *items = realloc(sizes->items, room * sizeof *items);
-        if (items == NULL) {
-            sizes->failed = true;
-            return;
-        }
-        sizes->items = items;
-        sizes->room = room;
+    if (!RVLI_ROOM(sizes->items, sizes->count, sizes->room, 64)) {
+        sizes->failed = true;
+        return;
     }
     sizes->items[sizes->count++] = bytes;
     sizes->total += bytes;

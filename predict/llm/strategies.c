@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "predict/llm/llm_internal.h"
 #include "predict/llm/step/shown.h"
 
@@ -50,16 +51,10 @@ typedef struct player {
 
 static bool grow(rvl_model_step *step)
 {
-    if (step->event_count < step->event_room)
-        return true;
-    size_t room = step->event_room > 0 ? 2 * step->event_room : 256;
-    rvl_trace_event *events = realloc(step->events, room * sizeof *events);
-    if (events == NULL) {
+    if (!RVLI_ROOM(step->events, step->event_count, step->event_room, 256)) {
         step->failed = true;
         return false;
     }
-    step->events = events;
-    step->event_room = room;
     return true;
 }
 

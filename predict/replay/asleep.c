@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cost.h"
+#include "base/grow.h"
 #include "base/process_cost.h"
 #include "core/prefetch.h"
 
@@ -81,14 +82,8 @@ static held *find_held(rvli_replay_sleeper *sleeper, int device, const char *cau
 
 static held *add_held(rvli_replay_sleeper *sleeper, int device, const char *cause)
 {
-    if (sleeper->held_count == sleeper->held_capacity) {
-        size_t capacity = sleeper->held_capacity > 0 ? 2 * sleeper->held_capacity : 4;
-        held *grown = realloc(sleeper->held, capacity * sizeof *grown);
-        if (grown == NULL)
-            return NULL;
-        sleeper->held = grown;
-        sleeper->held_capacity = capacity;
-    }
+    if (!RVLI_ROOM(sleeper->held, sleeper->held_count, sleeper->held_capacity, 4))
+        return NULL;
     held *added = &sleeper->held[sleeper->held_count++];
     *added = (held){.device = device, .cause = cause};
     return added;

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "core/prefetch.h"
 #include "predict/replay/replay_internal.h"
 
@@ -88,14 +89,8 @@ static part *part_of(rvli_replay_parted *parted, rvl_tag tag)
         if (parted->parts[i].tag == tag)
             return &parted->parts[i];
     }
-    if (parted->count == parted->capacity) {
-        uint32_t capacity = parted->capacity > 0 ? 2 * parted->capacity : 4;
-        part *parts = realloc(parted->parts, capacity * sizeof *parts);
-        if (parts == NULL)
-            return NULL;
-        parted->parts = parts;
-        parted->capacity = capacity;
-    }
+    if (!RVLI_ROOM(parted->parts, parted->count, parted->capacity, 4))
+        return NULL;
     parted->parts[parted->count] = (part){.tag = tag};
     return &parted->parts[parted->count++];
 }

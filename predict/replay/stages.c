@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "core/prefetch.h"
 #include "predict/replay/replay_internal.h"
 
@@ -16,20 +17,8 @@ static rvl_status no_memory(rvl_replay *replay, const rvl_trace_event *event)
     return rvli_replay_refuse(replay, event, 0, RVL_ERR_HOST_OOM, "no host memory for a stage");
 }
 
-/* Grows a list to have room for one more item. false: no memory, and the list is unchanged. */
-static bool grow(void *list, uint32_t count, uint32_t *capacity, size_t item_bytes)
-{
-    void **items = list;
-    if (count < *capacity)
-        return true;
-    uint32_t larger = *capacity > 0 ? *capacity * 2 : 16;
-    void *grown = realloc(*items, larger * item_bytes);
-    if (grown == NULL)
-        return false;
-    *items = grown;
-    *capacity = larger;
-    return true;
-}
+/* Room for one more item of a list. false: no memory, and the list is unchanged. */
+#define HAS_ROOM(list, count, capacity) RVLI_ROOM(list, count, capacity, 16)
 
 /* ---- Folding ---- */
 
@@ -141,9 +130,8 @@ static bool add_place(rvl_replay *replay, uint32_t *index_out)
 {
     rvli_stages *stages = &replay->stages;
     size_t devices = (size_t)replay->device_count;
-    if (!grow(&stages->open, stages->open_count, &stages->open_capacity, sizeof *stages->open) ||
-        !grow(&stages->closed, stages->open_count, &stages->closed_capacity,
-              sizeof *stages->closed))
+    if (!HAS_ROOM(stages->open, stages->open_count, stages->open_capacity) ||
+        !HAS_ROOM(stages->closed, stages->open_count, stages->closed_capacity))
         return false;
     if (stages->free_count > 0) {
         *index_out = stages->free[--stages->free_count];
@@ -211,8 +199,8 @@ static bool folded_under(rvl_replay *replay, rvli_stage_mark *mark,
     uint32_t index;
     if (mark->folded != RVLI_NO_STAGE)
         return true;
-    if (!grow(&stages->free, stages->open_count + stages->free_count + 1, &stages->free_capacity,
-              sizeof *stages->free) ||
+    if (!HAS_ROOM(stages->free, stages->open_count + stages->free_count + 1,
+                  stages->free_capacity) ||
         !add_place(replay, &index))
         return false;
     rvli_stage_of_process folded = *first;
@@ -271,8 +259,8 @@ static rvl_status open_stage(rvl_replay *replay, const rvl_trace_event *event, c
     };
     if (!kept && !folded_under(replay, mark, &stage))
         return no_memory(replay, event);
-    if (!grow(&stages->free, stages->open_count + stages->free_count + 1, &stages->free_capacity,
-              sizeof *stages->free) ||
+    if (!HAS_ROOM(stages->free, stages->open_count + stages->free_count + 1,
+                  stages->free_capacity) ||
         !add_place(replay, index_out))
         return no_memory(replay, event);
     stage.folds_into = kept ? RVLI_NO_STAGE : mark->folded;
@@ -389,8 +377,7 @@ rvl_status rvli_replay_stages_enter(rvl_replay *replay, const rvl_trace_event *e
         return rvli_replay_refuse(replay, event, RVLI_FIELD_ID, RVL_ERR_CORRUPT_TRACE,
                                   "more than %u ranges of process %s are open at a time",
                                   RVLI_STAGES_OPEN, event->process);
-    if (!grow(&process->ranges, process->range_count, &process->range_capacity,
-              sizeof *process->ranges))
+    if (!HAS_ROOM(process->ranges, process->range_count, process->range_capacity))
         return no_memory(replay, event);
     rvl_status status = begin_mark(replay, event, &process);
     if (status != RVL_OK)

@@ -5,6 +5,7 @@
 
 #include "base/element.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/options.h"
 #include "predict/replay/timeline.h"
 
@@ -99,15 +100,7 @@ static rvli_timeline_name *make_name(rvli_timeline_kind kind, const char *proces
 
 static bool grow_series(rvli_timeline_device *device)
 {
-    if (device->series_count < device->series_capacity)
-        return true;
-    uint32_t capacity = device->series_capacity ? device->series_capacity * 2 : 16;
-    rvli_timeline_series *series = realloc(device->series, capacity * sizeof *series);
-    if (series == NULL)
-        return false;
-    device->series = series;
-    device->series_capacity = capacity;
-    return true;
+    return RVLI_ROOM(device->series, device->series_count, device->series_capacity, 16);
 }
 
 /* Adds a series, which then owns the name. false: no memory, and the caller still owns the name. */
@@ -217,14 +210,8 @@ static rvl_timeline_value *value_of(rvli_timeline_device *device, uint32_t index
     rvli_timeline_bucket *open = &device->open;
     if (series->serial == device->serial)
         return &open->values[series->slot];
-    if (open->value_count == device->open_capacity) {
-        uint32_t capacity = device->open_capacity ? device->open_capacity * 2 : 16;
-        rvl_timeline_value *values = realloc(open->values, capacity * sizeof *values);
-        if (values == NULL)
-            return NULL;
-        open->values = values;
-        device->open_capacity = capacity;
-    }
+    if (!RVLI_ROOM(open->values, open->value_count, device->open_capacity, 16))
+        return NULL;
     series->serial = device->serial;
     series->slot = open->value_count++;
     bool from_start = open->changes == 0; /* else it had these bytes for part of the point */
@@ -325,14 +312,8 @@ rvl_status rvli_timeline_stage(rvl_timeline *timeline, const char *name, uint32_
 {
     if (timeline->stage_count == timeline->points_max)
         rvli_timeline_merge_stages(timeline->stages, &timeline->stage_count, time_ns);
-    if (timeline->stage_count == timeline->stage_capacity) {
-        uint32_t capacity = timeline->stage_capacity ? timeline->stage_capacity * 2 : 16;
-        rvli_timeline_mark *stages = realloc(timeline->stages, capacity * sizeof *stages);
-        if (stages == NULL)
-            return no_memory();
-        timeline->stages = stages;
-        timeline->stage_capacity = capacity;
-    }
+    if (!RVLI_ROOM(timeline->stages, timeline->stage_count, timeline->stage_capacity, 16))
+        return no_memory();
     char *copy = strdup(name);
     if (copy == NULL)
         return no_memory();

@@ -7,6 +7,8 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 #include "predict/replay/replay_internal.h"
 
 static rvl_status no_memory(rvl_replay *replay)
@@ -62,14 +64,8 @@ static bool begin_step(rvli_replay_together *together, size_t step)
 
 static bool add_pair(rvli_replay_together *together, const rvl_trace_event *event)
 {
-    if (together->pair_count == together->pair_capacity) {
-        size_t capacity = together->pair_capacity ? together->pair_capacity * 2 : 64;
-        rvli_replay_pair *pairs = realloc(together->pairs, capacity * sizeof *pairs);
-        if (pairs == NULL)
-            return false;
-        together->pairs = pairs;
-        together->pair_capacity = capacity;
-    }
+    if (!RVLI_ROOM(together->pairs, together->pair_count, together->pair_capacity, 64))
+        return false;
     size_t order = together->pair_count - together->first[together->step_count];
     together->pairs[together->pair_count++] = (rvli_replay_pair){
         .process_index = event->process_index,

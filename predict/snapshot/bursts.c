@@ -13,6 +13,8 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 #include "predict/snapshot/run.h"
 
 /*
@@ -39,14 +41,8 @@ static uint32_t releases(const rvli_run *run, uint64_t *bytes_out)
 
 static rvl_status add_burst(rvli_run *run, const rvli_burst *burst)
 {
-    if (run->burst_count == run->burst_capacity) {
-        uint32_t capacity = run->burst_capacity > 0 ? run->burst_capacity * 2 : 64;
-        rvli_burst *bursts = realloc(run->bursts, capacity * sizeof *bursts);
-        if (bursts == NULL)
-            return RVL_ERR_HOST_OOM;
-        run->bursts = bursts;
-        run->burst_capacity = capacity;
-    }
+    if (!RVLI_ROOM(run->bursts, run->burst_count, run->burst_capacity, 64))
+        return RVL_ERR_HOST_OOM;
     run->bursts[run->burst_count++] = *burst;
     return RVL_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/intmap.h"
 #include "predict/snapshot/observed.h"
 
@@ -356,14 +357,8 @@ static rvl_status add(sums *to, struct sum what)
         to->list[number].count += what.count;
         return RVL_OK;
     }
-    if (to->count == to->capacity) {
-        uint32_t capacity = to->capacity > 0 ? 2 * to->capacity : 64;
-        struct sum *list = realloc(to->list, capacity * sizeof *list);
-        if (list == NULL)
-            return RVL_ERR_HOST_OOM;
-        to->list = list;
-        to->capacity = capacity;
-    }
+    if (!RVLI_ROOM(to->list, to->count, to->capacity, 64))
+        return RVL_ERR_HOST_OOM;
     rvl_status status = rvli_intmap_insert(&to->numbers, key, number);
     if (status == RVL_OK)
         to->list[to->count++] = what;

@@ -2,20 +2,16 @@
 /* Releases memory to the device in PyTorch's order, and finds what keeps the rest from it. */
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 #include "predict/snapshot/allocator_internal.h"
 
 /* ---- Lists ---- */
 
 static rvl_status push(rvli_allocator *allocator, rvli_cached_block *block)
 {
-    if (allocator->list_count == allocator->list_capacity) {
-        size_t capacity = allocator->list_capacity > 0 ? allocator->list_capacity * 2 : 64;
-        rvli_cached_block **list = realloc(allocator->list, capacity * sizeof(rvli_cached_block *));
-        if (list == NULL)
-            return RVL_ERR_HOST_OOM;
-        allocator->list = list;
-        allocator->list_capacity = capacity;
-    }
+    if (!RVLI_ROOM(allocator->list, allocator->list_count, allocator->list_capacity, 64))
+        return RVL_ERR_HOST_OOM;
     allocator->list[allocator->list_count++] = block;
     return RVL_OK;
 }

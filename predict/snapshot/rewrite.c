@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "predict/snapshot/observed.h"
 #include "predict/snapshot/tensors.h"
 
@@ -144,14 +145,8 @@ static uint32_t phase_of(const rewriter *of, uint32_t instant)
 
 static bool add_call(rewriter *of, call what)
 {
-    if (of->call_count == of->call_capacity) {
-        uint32_t capacity = of->call_capacity > 0 ? 2 * of->call_capacity : 64;
-        call *calls = realloc(of->calls, capacity * sizeof *calls);
-        if (calls == NULL)
-            return false;
-        of->calls = calls;
-        of->call_capacity = capacity;
-    }
+    if (!RVLI_ROOM(of->calls, of->call_count, of->call_capacity, 64))
+        return false;
     of->calls[of->call_count++] = what;
     return true;
 }

@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "predict/snapshot/allocator_internal.h"
 #include "predict/snapshot/run.h"
 
@@ -31,14 +32,8 @@ rvl_status rvli_queue_push(rvli_run *run, uint32_t event)
 {
     if (run->queue_head == run->queue_count)
         run->queue_head = run->queue_count = 0;
-    if (run->queue_count == run->queue_capacity) {
-        uint32_t capacity = run->queue_capacity > 0 ? run->queue_capacity * 2 : 64;
-        uint32_t *queue = realloc(run->queue, capacity * sizeof *queue);
-        if (queue == NULL)
-            return RVL_ERR_HOST_OOM;
-        run->queue = queue;
-        run->queue_capacity = capacity;
-    }
+    if (!RVLI_ROOM(run->queue, run->queue_count, run->queue_capacity, 64))
+        return RVL_ERR_HOST_OOM;
     run->queue[run->queue_count++] = event;
     return RVL_OK;
 }

@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "predict/snapshot/allocator_internal.h"
 #include "predict/snapshot/run.h"
 
@@ -63,14 +64,8 @@ static rvl_status add_held(start *begin, held item)
 {
     if (item.requested > RVLI_SIZE_MAX_BYTES || item.size > RVLI_SIZE_MAX_BYTES)
         return RVL_OK;
-    if (begin->held_count == begin->held_capacity) {
-        uint32_t capacity = begin->held_capacity > 0 ? begin->held_capacity * 2 : 256;
-        held *grown = realloc(begin->held, capacity * sizeof *grown);
-        if (grown == NULL)
-            return RVL_ERR_HOST_OOM;
-        begin->held = grown;
-        begin->held_capacity = capacity;
-    }
+    if (!RVLI_ROOM(begin->held, begin->held_count, begin->held_capacity, 256))
+        return RVL_ERR_HOST_OOM;
     begin->held[begin->held_count++] = item;
     return RVL_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/addrmap.h"
+#include "base/grow.h"
 #include "base/intmap.h"
 
 typedef struct finder {
@@ -18,39 +19,19 @@ typedef struct finder {
 
 /* ---- Lists ---- */
 
-/* Returns the list with room for one more element; NULL: no memory, and the list is unchanged. */
-static void *with_room(void *list, uint32_t count, uint32_t *capacity, size_t element)
-{
-    if (count < *capacity)
-        return list;
-    if (*capacity > UINT32_MAX / 2)
-        return NULL;
-    uint32_t more = *capacity > 0 ? 2 * *capacity : 256;
-    void *grown = realloc(list, more * element);
-    if (grown != NULL)
-        *capacity = more;
-    return grown;
-}
-
 static rvl_status add_tensor(rvli_tensors *found, rvli_snapshot_tensor tensor)
 {
-    rvli_snapshot_tensor *list =
-        with_room(found->list, found->count, &found->capacity, sizeof tensor);
-    if (list == NULL)
+    if (!RVLI_ROOM(found->list, found->count, found->capacity, 256))
         return RVL_ERR_HOST_OOM;
-    list[found->count++] = tensor;
-    found->list = list;
+    found->list[found->count++] = tensor;
     return RVL_OK;
 }
 
 static rvl_status add_mapped(rvli_tensors *found, rvli_mapped mapped)
 {
-    rvli_mapped *list =
-        with_room(found->mapped, found->mapped_count, &found->mapped_capacity, sizeof mapped);
-    if (list == NULL)
+    if (!RVLI_ROOM(found->mapped, found->mapped_count, found->mapped_capacity, 256))
         return RVL_ERR_HOST_OOM;
-    list[found->mapped_count++] = mapped;
-    found->mapped = list;
+    found->mapped[found->mapped_count++] = mapped;
     return RVL_OK;
 }
 

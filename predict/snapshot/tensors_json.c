@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/intmap.h"
 #include "base/shown.h"
 #include "predict/snapshot/tensors.h"
@@ -115,14 +116,8 @@ static rvl_status enter(calls *to, uint32_t frame, uint32_t *caller)
     if (!rvli_intmap_get(&to->numbers, key, &number)) {
         if (to->count == CALLS_MAX)
             return RVL_OK;
-        if (to->count == to->capacity) {
-            uint32_t capacity = to->capacity > 0 ? 2 * to->capacity : 256;
-            call *list = realloc(to->list, capacity * sizeof *list);
-            if (list == NULL)
-                return RVL_ERR_HOST_OOM;
-            to->list = list;
-            to->capacity = capacity;
-        }
+        if (!RVLI_ROOM(to->list, to->count, to->capacity, 256))
+            return RVL_ERR_HOST_OOM;
         rvl_status status = rvli_intmap_insert(&to->numbers, key, number);
         if (status != RVL_OK)
             return status;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "predict/snapshot/run.h"
 
 #define BETWEEN_STAGES "outside"
@@ -36,14 +37,8 @@ void rvli_tracer_destroy(rvli_tracer *tracer)
 
 static rvl_status add(rvli_tracer *tracer, rvli_tracer_event event)
 {
-    if (tracer->event_count == tracer->event_room) {
-        size_t room = tracer->event_room > 0 ? 2 * tracer->event_room : 256;
-        rvli_tracer_event *events = realloc(tracer->events, room * sizeof *events);
-        if (events == NULL)
-            return RVL_ERR_HOST_OOM;
-        tracer->events = events;
-        tracer->event_room = room;
-    }
+    if (!RVLI_ROOM(tracer->events, tracer->event_count, tracer->event_room, 256))
+        return RVL_ERR_HOST_OOM;
     tracer->events[tracer->event_count++] = event;
     return RVL_OK;
 }
@@ -51,14 +46,8 @@ static rvl_status add(rvli_tracer *tracer, rvli_tracer_event event)
 static rvl_status grow(rvli_tracer *tracer, uint32_t part, int64_t time_us, uint64_t bytes)
 {
     rvli_tracer_stack *stack = &tracer->parts[part];
-    if (stack->count == stack->room) {
-        size_t room = stack->room > 0 ? 2 * stack->room : 256;
-        rvli_tracer_piece *pieces = realloc(stack->pieces, room * sizeof *pieces);
-        if (pieces == NULL)
-            return RVL_ERR_HOST_OOM;
-        stack->pieces = pieces;
-        stack->room = room;
-    }
+    if (!RVLI_ROOM(stack->pieces, stack->count, stack->room, 256))
+        return RVL_ERR_HOST_OOM;
     uint64_t id = ++tracer->last_id;
     stack->pieces[stack->count++] = (rvli_tracer_piece){.id = id, .bytes = bytes};
     stack->bytes += bytes;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/grow.h"
+
 #define TIMES_MOST ((size_t)1 << 20)
 
 static int64_t wall_us(void)
@@ -28,14 +30,8 @@ static void add(rvli_times *times, uint64_t ns, int64_t us)
 {
     if (times->count == TIMES_MOST)
         thin_out(times);
-    if (times->count == times->capacity) {
-        size_t capacity = times->capacity > 0 ? 2 * times->capacity : 256;
-        struct rvli_time *list = realloc(times->list, capacity * sizeof *list);
-        if (list == NULL)
-            return;
-        times->list = list;
-        times->capacity = capacity;
-    }
+    if (!RVLI_ROOM(times->list, times->count, times->capacity, 256))
+        return;
     times->list[times->count++] = (struct rvli_time){ns, us};
 }
 

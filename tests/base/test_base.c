@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/intmap.h"
 #include "base/options.h"
 #include "base/pool.h"
@@ -23,6 +24,36 @@ static rvl_error last_error(void)
     rvl_error error = {.struct_size = sizeof(error)};
     assert_int_equal(rvl_last_error(&error), RVL_OK);
     return error;
+}
+
+static void test_grow(void **state)
+{
+    (void)state;
+    uint32_t *list = NULL, capacity = 0;
+    uint16_t *wide = NULL;
+    size_t room = 0;
+    assert_true(RVLI_GROW(list, capacity, 3));
+    assert_int_equal(capacity, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        list[i] = i + 7;
+    assert_true(RVLI_GROW(list, capacity, 3));
+    assert_int_equal(capacity, 6);
+    assert_int_equal(list[2], 9);
+    assert_true(RVLI_GROW(wide, room, 5));
+    assert_int_equal(room, 5);
+
+    /* A capacity that has no double, in its type or in bytes: list and capacity stay. */
+    uint32_t *const before = list;
+    capacity = UINT32_C(1) << 31;
+    assert_false(RVLI_GROW(list, capacity, 3));
+    assert_int_equal(capacity, UINT32_C(1) << 31);
+    assert_ptr_equal(list, before);
+    size_t most = SIZE_MAX / 4;
+    assert_false(RVLI_GROW(list, most, 3));
+    assert_int_equal(most, SIZE_MAX / 4);
+    assert_ptr_equal(list, before);
+    free(list);
+    free(wide);
 }
 
 static void test_status_names(void **state)
@@ -408,6 +439,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_intmap),
+        cmocka_unit_test(test_grow),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_is_of_the_thread),
         cmocka_unit_test(test_error_has_a_place),

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 /* ---- A product ---- */
 
 static void workspace(rvli_graph *g, rvli_workspace_name name)
@@ -91,15 +93,9 @@ static bool is_autocast(const rvli_graph *g)
 /* Autocast holds its copies of trained weights until it ends. */
 static void hold_cast(rvli_graph *g, rvli_value *cast)
 {
-    if (g->cast_count == g->cast_room) {
-        uint32_t room = g->cast_room > 0 ? 2 * g->cast_room : 64;
-        rvli_value **casts = realloc(g->casts, room * sizeof(rvli_value *));
-        if (casts == NULL) {
-            g->t->tape.failed = g->stopped = true;
-            return;
-        }
-        g->casts = casts;
-        g->cast_room = room;
+    if (!RVLI_ROOM(g->casts, g->cast_count, g->cast_room, 64)) {
+        g->t->tape.failed = g->stopped = true;
+        return;
     }
     g->casts[g->cast_count++] = rvli_value_retain(cast);
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 #define FIRST_ROOM 65536 /* large enough that malloc() maps it, and grows it without a copy */
 
 void rvli_journal_free(rvli_journal *journal)
@@ -13,16 +15,10 @@ void rvli_journal_free(rvli_journal *journal)
 
 static bool grow(rvli_journal *journal)
 {
-    if (journal->count < journal->room)
-        return true;
-    size_t room = journal->room > 0 ? 2 * journal->room : FIRST_ROOM;
-    rvli_journal_line *lines = realloc(journal->lines, room * sizeof *lines);
-    if (lines == NULL) {
+    if (!RVLI_ROOM(journal->lines, journal->count, journal->room, FIRST_ROOM)) {
         journal->shown->failed = true;
         return false;
     }
-    journal->lines = lines;
-    journal->room = room;
     return true;
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 #include "predict/llm/step/training.h"
 
 #define LAYER "model.layers.%L."
@@ -151,15 +153,9 @@ rvli_role rvli_role_named(const rvli_training *t, const char *name, size_t lengt
 
 static rvli_parameter *add(rvli_training *t)
 {
-    if (t->parameter_count == t->parameter_room) {
-        uint32_t room = t->parameter_room > 0 ? 2 * t->parameter_room : 256;
-        rvli_parameter *parameters = realloc(t->parameters, room * sizeof *parameters);
-        if (parameters == NULL) {
-            t->tape.failed = true;
-            return NULL;
-        }
-        t->parameters = parameters;
-        t->parameter_room = room;
+    if (!RVLI_ROOM(t->parameters, t->parameter_count, t->parameter_room, 256)) {
+        t->tape.failed = true;
+        return NULL;
     }
     t->parameters[t->parameter_count] = (rvli_parameter){0};
     return &t->parameters[t->parameter_count++];

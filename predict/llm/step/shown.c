@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 /* With more events, contents between layers are left out, so that a trace stays below 2 MB. */
 #define EVENTS_BETWEEN_MAX 20000u
 
@@ -11,16 +13,10 @@
 
 static bool grow_events(rvli_shown *shown)
 {
-    if (shown->event_count < shown->event_room)
-        return true;
-    size_t room = shown->event_room > 0 ? 2 * shown->event_room : 1024;
-    rvli_shown_event *events = realloc(shown->events, room * sizeof *events);
-    if (events == NULL) {
+    if (!RVLI_ROOM(shown->events, shown->event_count, shown->event_room, 1024)) {
         shown->failed = true;
         return false;
     }
-    shown->events = events;
-    shown->event_room = room;
     return true;
 }
 

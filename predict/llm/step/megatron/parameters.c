@@ -8,6 +8,8 @@
  */
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 #include "predict/llm/step/megatron/rank.h"
 
 #define START_ELEMENTS 64
@@ -23,15 +25,9 @@ static void add(rvli_rank *r, uint64_t elements, bool is_expert)
 {
     if (elements == 0 || r->tape.failed)
         return;
-    if (r->parameter_count == r->parameter_room) {
-        uint32_t room = r->parameter_room > 0 ? 2 * r->parameter_room : 256;
-        rvli_rank_parameter *parameters = realloc(r->parameters, room * sizeof *parameters);
-        if (parameters == NULL) {
-            r->tape.failed = true;
-            return;
-        }
-        r->parameters = parameters;
-        r->parameter_room = room;
+    if (!RVLI_ROOM(r->parameters, r->parameter_count, r->parameter_room, 256)) {
+        r->tape.failed = true;
+        return;
     }
     r->parameters[r->parameter_count++] =
         (rvli_rank_parameter){.elements = elements, .part = r->part, .is_expert = is_expert};
