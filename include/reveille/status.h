@@ -107,8 +107,8 @@ typedef struct rvl_error {
 } rvl_error;
 
 /*
- * Returns the name of a status as written in C ("RVL_ERR_DEVICE_OOM"), or "RVL_ERR_?" for an
- * unknown value. The string is static. Thread-safe. Since 0.1.
+ * The name of a status as written in C ("RVL_ERR_DEVICE_OOM"), or "RVL_ERR_?" for an unknown value.
+ * The string is static. Thread-safe. Since 0.1.
  */
 RVL_API const char *rvl_status_name(rvl_status status);
 
