@@ -131,7 +131,7 @@ static void bad_usage(void **state)
         {"fit --find n=4..1 -- true {n}", "the first number is larger than the last"},
         {"fit --find n=1..4", "fit: name the command to run"},
         {"fit --find n=1..4 -- true {m}",
-         "the command has no {n}, so that every number is the same"},
+         "the command has no {n}, so every number would give the same run"},
         {"fit --find n=1..4 --device h1000 -- true {n}", "h1000"},
         {"fit --find n=1..4 --headroom much -- true {n}", "--headroom much: expected a part"},
     };
