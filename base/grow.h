@@ -19,6 +19,7 @@
 #define RVLI_GROW(list, capacity, first)                                                           \
     rvli_grow(&(list), sizeof *(list), &(capacity), sizeof(capacity), (first))
 
+/* For a list of pointers, where clang-tidy takes sizeof *list for a mistake. */
 bool rvli_grow(void *list_inout, size_t item_bytes, void *capacity_inout, size_t capacity_bytes,
                size_t first);
 

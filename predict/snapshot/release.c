@@ -10,7 +10,9 @@
 
 static rvl_status push(rvli_allocator *allocator, rvli_cached_block *block)
 {
-    if (!RVLI_ROOM(allocator->list, allocator->list_count, allocator->list_capacity, 64))
+    if (allocator->list_count == allocator->list_capacity &&
+        !rvli_grow(&allocator->list, sizeof(rvli_cached_block *), &allocator->list_capacity,
+                   sizeof allocator->list_capacity, 64))
         return RVL_ERR_HOST_OOM;
     allocator->list[allocator->list_count++] = block;
     return RVL_OK;

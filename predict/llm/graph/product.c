@@ -93,7 +93,8 @@ static bool is_autocast(const rvli_graph *g)
 /* Autocast holds its copies of trained weights until it ends. */
 static void hold_cast(rvli_graph *g, rvli_value *cast)
 {
-    if (!RVLI_ROOM(g->casts, g->cast_count, g->cast_room, 64)) {
+    if (g->cast_count == g->cast_room &&
+        !rvli_grow(&g->casts, sizeof(rvli_value *), &g->cast_room, sizeof g->cast_room, 64)) {
         g->t->tape.failed = g->stopped = true;
         return;
     }
