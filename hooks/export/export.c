@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Giving handles of allocations out, and what a child by fork forgets of it. */
+/* Exports allocations as handles, and handles fork. */
 #include "hooks/export/export_internal.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ static void unlock_all(void)
     pthread_mutex_unlock(&rvli_ipc_lock);
 }
 
-/* The parent's connections are not the child's to keep open, and nobody serves here. */
+/* In a forked child: closes the parent's connections. Nothing serves here yet. */
 static void begin_again(void)
 {
     rvli_ipc_stop_serving();
@@ -53,7 +53,7 @@ static rvl_status export_draft(const rvli_ipc_shared *draft, rvli_ipc_handle *ha
     return RVL_OK;
 }
 
-/* No pause can begin before the export is among those it looks at. With the lock held. */
+/* With the lock held, so that no pause begins before the export is in the list that it checks. */
 static rvl_status draft_export(rvl_context *context, rvl_addr addr, rvli_ipc_shared *draft_out)
 {
     rvl_export facts = {.struct_size = sizeof facts};

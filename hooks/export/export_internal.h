@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the exporter share: ipc_export.c has the allocations with a handle, ipc_serve.c
- * the connections of those who import them, and ipc_suspend.c takes one from the other at a pause.
+ * Shared by the files of the exporter: exports.c has the allocations with a handle, serve.c has the
+ * connections of importers, and suspend.c has importers unmap memory for a pause.
  */
 #ifndef RVL_HOOKS_EXPORT_EXPORT_INTERNAL_H
 #define RVL_HOOKS_EXPORT_EXPORT_INTERNAL_H
@@ -23,72 +23,72 @@ typedef struct rvli_ipc_shared {
     unsigned importers;
     bool moving; /* a pause has begun */
     bool taken;  /* by that pause, for good */
-    bool gone;   /* paused or freed since: here for its importers' sake */
+    bool gone;   /* paused or freed since: kept while it has importers */
 } rvli_ipc_shared;
 
-/* A connection. */
+/* A connection of an importer. */
 typedef struct rvli_ipc_importer {
     struct rvli_ipc_importer *next;
-    rvli_ipc_shared *of; /* NULL: it has not asked yet */
+    rvli_ipc_shared *of; /* NULL: has not asked for any yet */
     int socket;
     pid_t process;
     char program[24];
-    uint32_t awaited; /* kind of the message that it has not answered; 0: none */
-    int32_t answer;   /* rvl_status of its last one */
+    uint32_t awaited; /* kind of the message without a reply yet; 0: none */
+    int32_t answer;   /* rvl_status of its last reply */
     char text[RVLI_IPC_TEXT_BYTES];
 } rvli_ipc_importer;
 
-/* Guards all that is here. Before any context's lock. */
+/* Guards everything in this file. Taken before any context's lock. */
 extern pthread_mutex_t rvli_ipc_lock;
 
 extern rvli_ipc_shared *rvli_ipc_exports;
 
-/* Added and removed by the thread that serves alone, newest first. */
+/* Newest first. Only the serving thread adds and removes. */
 extern rvli_ipc_importer *rvli_ipc_importers;
 
-/* An importer has answered or is gone. It is there once somebody serves. */
+/* Signalled when an importer has replied or is gone. Initialized when serving starts. */
 extern pthread_cond_t rvli_ipc_changed;
 
-/* ---- ipc_exports.c ---- */
+/* ---- exports.c ---- */
 
-/* NULL: its memory was paused or freed since, or it never was. */
+/* Returns NULL if there is no such export, or if its memory was paused or freed since. */
 rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id);
 
-/* The one of an allocation that importers can have now, NULL if there is none. */
+/* The current export of an allocation, or NULL. */
 rvli_ipc_shared *rvli_ipc_find_export_of(const rvl_context *context, rvl_addr addr,
                                          uint64_t allocation_id);
 
-/* Numbers a draft and adds it. With the lock held. RVL_ERR_HOST_OOM. */
+/* Gives a copy of the draft a number and adds it. With the lock held. RVL_ERR_HOST_OOM. */
 rvl_status rvli_ipc_add_export(const rvli_ipc_shared *draft, rvli_ipc_shared **export_out);
 
-/* In a child by fork: there are none. */
+/* In a forked child: forgets the parent's exports. */
 void rvli_ipc_forget_exports(void);
 
-/* Takes it away if it is gone, and no pause or importer has to do with it any more. */
+/* Frees it if it is gone and no pause or importer uses it. */
 void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
 
 /*
- * As rvl_allocation_export(), with messages for those who have a handle. With the lock held: it
- * keeps a pause, which asks importers first, from beginning between two calls.
+ * As rvl_allocation_export(), with error messages for users of handles. With the lock held, so that
+ * a pause, which asks importers first, cannot begin between two calls.
  */
 rvl_status rvli_ipc_read_blocks(rvl_context *context, rvl_addr addr,
                                 const rvl_export_options *options, int *fds_out,
                                 uint64_t *block_bytes_out, size_t capacity, rvl_export *export_out);
 
-/* ---- ipc_serve.c ---- */
+/* ---- serve.c ---- */
 
-/* From now on there is a thread that serves. */
+/* Starts the serving thread, if it does not run yet. */
 rvl_status rvli_ipc_serve(void);
 
-/* In a child by fork: closes what is the parent's. */
+/* In a forked child: closes the parent's sockets. */
 void rvli_ipc_stop_serving(void);
 
-/* The random number of those who serve; 0: nobody does yet. */
+/* The nonce of this process as an exporter; 0 before serving starts. */
 uint64_t rvli_ipc_nonce(void);
 
-/* ---- ipc_suspend.c ---- */
+/* ---- suspend.c ---- */
 
-/* In a child by fork: no pause is going on. */
+/* In a forked child: resets the lock of pauses. */
 void rvli_ipc_begin_rounds(void);
 
 #endif

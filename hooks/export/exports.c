@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The allocations that have a handle: looked up, and forgotten when they are freed. */
+/* The list of allocations that have a handle. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -55,7 +55,7 @@ rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id)
     return NULL;
 }
 
-/* What to do about it where a handle is asked for. */
+/* What to do about an error, for a process that asked for a handle. */
 static const char *remedy(rvl_status status)
 {
     switch (status) {

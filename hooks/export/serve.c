@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread that serves importers: it accepts their connections, grants or refuses what they ask
- * for, takes their answers, and notes when they are gone.
+ * The thread that serves importers: it accepts connections, grants or refuses requests, takes
+ * replies, and notices when importers are gone.
  */
 #include "hooks/export/export_internal.h"
 
@@ -15,13 +15,13 @@
 #include "base/error.h"
 #include "base/text.h"
 
-/* Connections that have not said yet what they want; the oldest of more is closed. */
+/* Most connections that have not sent a request yet. Beyond this, the oldest is closed. */
 #define STRANGERS_MAX 64u
 
 pthread_cond_t rvli_ipc_changed;
 rvli_ipc_importer *rvli_ipc_importers;
 
-static uint64_t own_nonce; /* 0: nobody serves yet */
+static uint64_t own_nonce; /* 0: not serving yet */
 static int listener = -1;
 static int events = -1;
 
@@ -40,7 +40,7 @@ static void refuse(const rvli_ipc_importer *who, rvl_status status, const char *
     (void)rvli_ipc_send(who->socket, &message, NULL, 0);
 }
 
-/* As many blocks as one message takes, from `next->first_block` on. */
+/* Grants as many blocks as fit in one message, from `next->first_block` on. */
 static rvl_status grant_some(const rvli_ipc_importer *who, const rvli_ipc_shared *what,
                              rvl_export_options *next, uint64_t *block_count_out)
 {
@@ -94,7 +94,7 @@ static void answer_ask(rvli_ipc_importer *who, const rvli_ipc_message *ask)
 static void note_answer(rvli_ipc_importer *who, const rvli_ipc_message *message)
 {
     if (message->about != who->awaited)
-        return; /* it comes late */
+        return; /* a late reply */
     who->awaited = 0;
     who->answer = message->status;
     rvli_text_copy(who->text, sizeof who->text, message->text);
@@ -119,7 +119,7 @@ static void remove_importer(rvli_ipc_importer *gone)
     pthread_cond_broadcast(&rvli_ipc_changed);
 }
 
-/* An importer that writes nonsense is let go. */
+/* Disconnects an importer that sends anything unexpected. */
 static void serve_importer(rvli_ipc_importer *who)
 {
     rvli_ipc_message message;
@@ -153,7 +153,7 @@ static void accept_importer(void)
     int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            (void)poll(NULL, 0, 10); /* until somebody has closed something */
+            (void)poll(NULL, 0, 10); /* until some descriptor is closed */
         return;
     }
     rvli_ipc_importer *new = calloc(1, sizeof *new);
@@ -178,7 +178,7 @@ static void *serve(void *unused)
     for (;;) {
         int ready = epoll_wait(from, &event, 1, -1);
         if (ready < 0 && errno != EINTR)
-            return unused; /* the program has closed what is not its own */
+            return unused; /* the program has closed our descriptor */
         if (ready != 1)
             continue;
         pthread_mutex_lock(&rvli_ipc_lock);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pause of memory that others import: its importers are told to let go, and waited for; one that
- * does not is named. What is paused then is given up for good, or else given back to them.
+ * A pause of memory that other processes import. It tells the importers to unmap, waits, and names
+ * an importer that did not. Afterwards, importers release memory that was paused, and map the rest
+ * again.
  *
- * RVL_IPC_TIMEOUT_MS is what a pause waits for importers in all, in every context and for every
- * answer together. Copying does not count. A part is kept back for the answers after the first, so
- * that importers that did let go have their memory again when a pause fails. One that has not
- * answered in time is not waited for again.
+ * RVL_IPC_TIMEOUT_MS limits the total time that a pause waits for importers, over all contexts and
+ * replies. Copying does not count. Part of the time is kept for the replies after the first, so
+ * that importers that did unmap get their memory again when the pause fails. An importer that has
+ * missed one reply is not waited for again.
  */
 #include "hooks/export/export_internal.h"
 
@@ -19,12 +20,12 @@
 #include "hooks/process/message.h"
 #include "hooks/process/settings.h"
 
-#define KEPT_BACK 8 /* of the time: this part of it */
+#define KEPT_BACK 8 /* 1/8 of the time */
 
-/* One pause of shared memory at a time. Before the lock, which is before any context's. */
+/* One pause of shared memory at a time. Taken before rvli_ipc_lock. */
 static pthread_mutex_t rounds = PTHREAD_MUTEX_INITIALIZER;
 
-/* What this thread's pause may still wait. */
+/* The time that this thread's pause may still wait. */
 static _Thread_local uint64_t left_ns __attribute__((tls_model("initial-exec")));
 
 void rvli_ipc_begin_rounds(void)
@@ -60,7 +61,7 @@ static uint64_t afterwards_ns(void)
 
 /* ---- What moves ---- */
 
-/* What a transition does with it: RVL_TRANSITION_*. */
+/* What a transition does with this allocation: RVL_TRANSITION_*, or 0. */
 static uint32_t fate_of(const rvl_transition *transition, const rvli_ipc_shared *what)
 {
     return what->context == rvl_transition_get_context(transition)
@@ -94,7 +95,8 @@ static const rvli_ipc_importer *find_silent(void)
 static void tell(rvli_ipc_importer *who, rvli_ipc_kind kind)
 {
     const rvli_ipc_message message = rvli_ipc_message_of(kind);
-    who->awaited = who->awaited == 0 ? (uint32_t)kind : 0; /* late: not waited for again */
+    who->awaited =
+        who->awaited == 0 ? (uint32_t)kind : 0; /* 0 after a missed reply: do not wait again */
     (void)rvli_ipc_send(who->socket, &message, NULL, 0);
 }
 
@@ -110,7 +112,9 @@ static void wait_for_answers(uint64_t limit_ns)
     left_ns -= waited_ns < left_ns ? waited_ns : left_ns;
 }
 
-/* Says one thing to all that hold what moves, another where it is taken, and waits for answers. */
+/*
+ * Sends `kind` to all importers of moving memory, or DROP where it is taken, and waits for replies.
+ */
 static void tell_all(rvli_ipc_kind kind, uint64_t limit_ns)
 {
     for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
@@ -124,7 +128,10 @@ static bool has_not_let_go(const rvli_ipc_importer *who)
     return moves(who) && (who->awaited != 0 || who->answer != RVL_OK);
 }
 
-/* "process 4711 (python) has 4.0 MiB of it, and 2 more"; and the bytes of all. */
+/*
+ * Adds the holders to text: "process 4711 (python) holds 4.0 MiB that it imported (2 imports hold
+ * 6.0 MiB)". Stores the bytes of all. Returns the first holder, or NULL.
+ */
 static const rvli_ipc_importer *name_holders(rvli_text *text, uint64_t *bytes_out)
 {
     const rvli_ipc_importer *first = NULL;
@@ -181,7 +188,7 @@ static rvl_status verdict(uint64_t limit_ns)
 
 /* ---- A pause ---- */
 
-/* They read nothing stale, but what they hold is not free yet. */
+/* The importers can read nothing stale, but the memory that they hold is not free yet. */
 static void warn_of_holders(void)
 {
     char message[RVLI_MESSAGE_BYTES];
@@ -192,7 +199,7 @@ static void warn_of_holders(void)
         rvli_say(message);
 }
 
-/* With the lock held: what moves belongs to the round that is on. */
+/* With the lock held. Everything that moves belongs to this round. */
 static void end_round(const rvl_transition *pause, bool paused)
 {
     for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next) {

@@ -81,7 +81,7 @@ static void add_hex(rvli_text *text, uint64_t value)
     rvli_text_add(text, digits);
 }
 
-/* A name that begins with a zero byte is in no file system. */
+/* A name that begins with a zero byte is not in a file system. */
 static socklen_t address_of(uint32_t process, uint64_t nonce, struct sockaddr_un *address_out)
 {
     memset(address_out, 0, sizeof *address_out);
@@ -118,7 +118,7 @@ static uint64_t left_ns(uint64_t end_ns)
     return now_ns < end_ns ? end_ns - now_ns : 0;
 }
 
-/* It waits for a place among those that are not accepted yet. */
+/* Waits for room in the listener's backlog. */
 int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns)
 {
     struct sockaddr_un address;
@@ -161,7 +161,7 @@ bool rvli_ipc_send(int socket, const rvli_ipc_message *message, const int *fds, 
     return rvli_packet_send(socket, message, sizeof *message, fds, fd_count, MSG_DONTWAIT);
 }
 
-/* A peer's words go into error records and messages of this process. */
+/* A peer's text goes into error records and messages, so escape it. */
 static void take_text(rvli_ipc_message *message)
 {
     char text[sizeof message->text];
@@ -213,7 +213,7 @@ bool rvli_ipc_wait(int socket, uint64_t end_ns)
 
 /* ---- Processes ---- */
 
-/* A process names itself, and by any bytes. */
+/* A process chooses its own name, which may have any bytes. */
 void rvli_ipc_program(pid_t process, char *name_out, size_t size)
 {
     char path[48], name[64]; /* the kernel keeps 15 bytes */

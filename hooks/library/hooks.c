@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs ask of the hooks beside torch_memory_saver's C interface: reveille/hooks.h. */
+/*
+ * The functions of reveille/hooks.h: what programs call besides torch_memory_saver's C interface.
+ */
 #include "hooks/library/hooks.h"
 
 #include <stdatomic.h>
@@ -16,7 +18,7 @@
 
 #define PRELOAD "preload"
 
-/* The preload library stands in front of more, so it is the mode where there are both. */
+/* The preload library wraps more functions, so with both libraries the mode is "preload". */
 static _Atomic(const char *) mode_now;
 
 void rvli_hooks_attach(const char *mode)
@@ -24,8 +26,8 @@ void rvli_hooks_attach(const char *mode)
     const char *before = atomic_load(&mode_now);
     if (before == NULL || strcmp(mode, PRELOAD) == 0)
         atomic_store(&mode_now, mode);
-    /* Its memory may be shared with other processes (hooks/ipc/ipc.h), which the torch library's is
-     * not: the calls for that are the preload library's. */
+    /* The preload library can share its memory with other processes (hooks/ipc/ipc.h), because it
+     * wraps the calls for that. The torch library cannot. */
     if (strcmp(mode, PRELOAD) == 0)
         atomic_store(&rvli_saver_exportable, true);
 }
@@ -40,7 +42,7 @@ static const char *named(const char *tag)
     return tag != NULL && tag[0] != '\0' ? tag : NULL;
 }
 
-/* A program that has named no communicator may have a region of that name. */
+/* A program without named communicators may use this name for a region. */
 static bool means_communicators(const char *tag)
 {
     return tag != NULL && strcmp(tag, RVL_COMMUNICATOR_TAG) == 0 && rvli_known_any();
@@ -108,7 +110,7 @@ static rvl_status check_name(const char *name)
                : rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
 }
 
-/* NVTX has the others. */
+/* Larger numbers are NVTX's. */
 static rvl_status check_number(uint64_t number)
 {
     return number > 0 && number < RVLI_NVTX_FIRST_ID

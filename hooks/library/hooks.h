@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which hook libraries are in this process: reveille/hooks.h answers it. */
+/* The hook libraries of this process, for reveille/hooks.h. */
 #ifndef RVL_HOOKS_LIBRARY_HOOKS_H
 #define RVL_HOOKS_LIBRARY_HOOKS_H
 
-/* A hook library of this mode is there from now on. Static string. */
+/* Registers a hook library of this mode. The string must be static. */
 void rvli_hooks_attach(const char *mode);
 
 #endif

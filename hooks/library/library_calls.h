@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a hook library asks of libreveille.
+ * The functions of libreveille that a hook library calls.
  *
- * A hook library stands in front of CUDA's functions and keeps no state: tables, contexts, pinned
- * memory and the recording are libreveille's, and every hook library of a process finds the same.
- * It does not link libreveille, since the loader would look for it beside the name that the hook
- * library was opened by, and torch_memory_saver's package opens it by a link in a folder of its
- * own. So it opens libreveille itself, from where its file truly lies, and asks it for a table of
- * the functions below. Table and callers are of one build.
+ * A hook library wraps CUDA's functions and keeps no state. Tables, contexts, pinned memory and the
+ * recording are in libreveille, and all hook libraries of a process share them.
  *
- * X(type, name, parameters, arguments), and V() for those that answer nothing: the member `name` is
- * rvli_`name`(). In a hook library a function of the same name hands the call on
+ * A hook library does not link libreveille. The loader would look for it beside the name by which
+ * the hook library was opened, and torch_memory_saver's package opens it by a link in another
+ * folder. So the hook library opens libreveille itself, in the folder of its own real file, and
+ * gets a table of the functions below. The table and its callers must be of one build.
+ *
+ * X(type, name, parameters, arguments), and V() for functions that return nothing: the member
+ * `name` is rvli_`name`(). In a hook library, a function of that name forwards the call
  * (hooks/shim/library.c).
  */
 #ifndef RVL_HOOKS_LIBRARY_LIBRARY_CALLS_H
@@ -90,8 +91,8 @@ typedef struct rvli_library_calls {
 } rvli_library_calls;
 
 /*
- * What libreveille exports for hook libraries alone: notes that a hook library of a mode ("preload"
- * or "torch") is there, and answers the table. NULL: `version` is not libreveille's own.
+ * Exported by libreveille for hook libraries only. Registers a hook library of a mode ("preload" or
+ * "torch"), and returns the table. Returns NULL if `version` is not libreveille's own.
  */
 #define RVLI_LIBRARY_ATTACH "rvl_private_attach_hooks"
 RVL_API const rvli_library_calls *rvl_private_attach_hooks(const char *mode, const char *version);

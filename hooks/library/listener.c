@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts that the program has opened itself: their memory is recorded by tag, as a region's is.
- * Of the contexts in which regions allocate the hooks tell themselves, since a tag of theirs lies
- * in several.
+ * Records the memory of contexts that the program opened itself, by tag, as regions' memory is
+ * recorded. The contexts of regions are skipped: the hooks record those themselves, because a tag
+ * of a region can lie in several contexts.
  */
 #include "base/error.h"
 #include "hooks/process/settings.h"
@@ -40,7 +40,7 @@ static void allocated(const rvl_listened *what)
         return;
     const rvli_recorded recorded = {
         .size_bytes = what->size_bytes,
-        .tag = rvli_intern(what->tag), /* without host memory: memory of no tag */
+        .tag = rvli_intern(what->tag), /* NULL without host memory: recorded without a tag */
         .device = what->ordinal,
         .backup = what->backup,
         .paused = what->state != RVL_STATE_ACTIVE,
@@ -79,7 +79,9 @@ static void step(const rvl_context *context)
         (void)rvli_recorder_step();
 }
 
-/* Also of contexts in which regions allocate: the core knows what was asked for and what is free.
+/*
+ * Contexts of regions are included: only the core knows the size that was refused and the free
+ * bytes.
  */
 static void refused(const rvl_listened *what, uint64_t free_bytes)
 {

@@ -14,7 +14,7 @@
 typedef struct capture {
     struct capture *next;
     const void *stream;
-    pid_t thread; /* that has begun it */
+    pid_t thread; /* that began the capture */
     int mode;     /* CUstreamCaptureMode */
 } capture;
 
@@ -47,7 +47,7 @@ const void *rvli_capture_stream(const void *stream, bool per_thread)
     return per_thread && stream == NULL ? own_stream() : stream;
 }
 
-/* Every thread calls its own default stream by the same name. With the lock held. */
+/* All threads use the same handle for their own default stream. With the lock held. */
 static capture **find(const void *stream)
 {
     capture **at = &captures;
@@ -60,7 +60,7 @@ static capture **find(const void *stream)
 
 void rvli_capture_begin(const void *stream, int mode)
 {
-    if (stream == NULL) /* the one that cannot be captured */
+    if (stream == NULL) /* the legacy default stream, which cannot be captured */
         return;
     lock_captures();
     capture *one = *find(stream);
@@ -83,8 +83,8 @@ static bool is_known(const void *stream)
 }
 
 /*
- * Some ends that are refused are ends all the same: driver 580 answers so to the wrong thread, and
- * nobody captures any more. So it is asked.
+ * A call to end a capture can fail and still end it: driver 580 does so on the wrong thread. So ask
+ * the driver.
  */
 static bool goes_on(const void *stream)
 {
@@ -117,7 +117,7 @@ bool rvli_capture_running(void)
     return atomic_load(&count) > 0;
 }
 
-/* How this thread wants its calls to be judged. */
+/* The capture mode of this thread. */
 static CUstreamCaptureMode mode_of_thread(const rvli_driver_calls *driver)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED, ignored;
@@ -128,7 +128,7 @@ static CUstreamCaptureMode mode_of_thread(const rvli_driver_calls *driver)
     return mode;
 }
 
-/* The rules are those of cudaThreadExchangeStreamCaptureMode(). */
+/* Follows the rules of cudaThreadExchangeStreamCaptureMode(). */
 bool rvli_capture_forbids_frees(void)
 {
     bool forbidden = false;

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which streams are being captured, as far as the hooks have seen it: no call of CUDA answers
- * whether anybody captures. Meanwhile nothing may be paused or resumed, and no device waited for.
+ * The stream captures that the hooks have seen begin. CUDA has no call that returns whether any
+ * stream is being captured. During a capture, nothing may be paused or resumed, and no device may
+ * be synchronized.
  */
 #ifndef RVL_HOOKS_PROCESS_CAPTURES_H
 #define RVL_HOOKS_PROCESS_CAPTURES_H
 
 #include <stdbool.h>
 
-/* The stream that a call means: NULL is another one for the calls of per-thread default streams. */
+/*
+ * The stream that a call refers to. With per-thread default streams, NULL is the thread's own
+ * stream.
+ */
 const void *rvli_capture_stream(const void *stream, bool per_thread);
 
-/* A stream begins to be captured, in a mode of CUDA. Telling it twice does nothing. */
+/* A capture of the stream has begun, in a mode of CUDA. Calling this twice does nothing more. */
 void rvli_capture_begin(const void *stream, int mode);
 
 /*
- * The end of a capture, or of a stream, was asked for and answered an error (0: none). If there is
- * one, the driver says whether the capture goes on.
+ * A call to end the capture, or to destroy the stream, returned an error (0: none). After an error,
+ * asks the driver whether the capture goes on.
  */
 void rvli_capture_end(int error, const void *stream);
 
 bool rvli_capture_running(void);
 
-/* Whether CUDA refuses what disturbs captures, such as cudaFree(), to this thread just now. */
+/* Whether CUDA refuses calls that disturb captures, such as cudaFree(), from this thread now. */
 bool rvli_capture_forbids_frees(void);
 
 #endif

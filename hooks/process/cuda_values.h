@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers and structures of the CUDA runtime that hooks answer with: those of CUDA 12 and 13. */
+/* Values and structures of the CUDA runtime that the hooks return: those of CUDA 12 and 13. */
 #ifndef RVL_HOOKS_PROCESS_CUDA_VALUES_H
 #define RVL_HOOKS_PROCESS_CUDA_VALUES_H
 

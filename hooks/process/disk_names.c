@@ -39,7 +39,7 @@ rvli_disk_name *rvli_disk_name_add(const char *directory, int fd, int device, un
         return NULL;
     memcpy(name->path, path, text.length + 1);
     name->owner = getpid();
-    unlink(path); /* of a killed process that had our number */
+    unlink(path); /* left by a killed process that had our number */
     if (symlink(target, path) != 0) {
         free(name);
         return NULL;
@@ -71,7 +71,7 @@ void rvli_disk_name_remove(rvli_disk_name *name)
     free(name);
 }
 
-/* The list stays as it is: other threads may still run while the process ends. */
+/* Keeps the list as it is: other threads may still run while the process ends. */
 void rvli_disk_names_remove_all(void)
 {
     if (pthread_mutex_trylock(&names_lock) != 0)

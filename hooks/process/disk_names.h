@@ -2,10 +2,10 @@
 /*
  * Names for disk backups.
  *
- * The files of disk backups have no name, so that their space is free again whatever becomes of the
- * process. Users of torch_memory_saver look for a file of each allocation in the backup directory
- * while it is paused. So each gets a symbolic link to the open file under /proc: it shows the file
- * and its size, and all that a killed process leaves behind is a link to nothing.
+ * The files of disk backups have no name, so their space is freed however the process ends. But
+ * users of torch_memory_saver expect one file for each paused allocation in the backup directory.
+ * So each allocation gets a symbolic link to its open file under /proc, which shows the file and
+ * its size. A killed process leaves only dangling links.
  */
 #ifndef RVL_HOOKS_PROCESS_DISK_NAMES_H
 #define RVL_HOOKS_PROCESS_DISK_NAMES_H
@@ -16,15 +16,17 @@
 typedef struct rvli_disk_name rvli_disk_name;
 
 /*
- * Makes a name for the file in a directory. id: the number of the allocation on the device. NULL if
- * it cannot be made: nothing depends on it.
+ * Makes a name for the file in the directory. id: the number of the allocation on the device.
+ * Returns NULL if the link cannot be made: nothing depends on it.
  */
 rvli_disk_name *rvli_disk_name_add(const char *directory, int fd, int device,
                                    unsigned long long id);
-/* Takes it away; NULL is fine. Not in a forked child: it belongs to the parent. */
+/*
+ * Removes the name; NULL is allowed. In a forked child, leaves the link: it belongs to the parent.
+ */
 void rvli_disk_name_remove(rvli_disk_name *name);
 
-/* Takes all away, at exit. */
+/* Removes all names, at exit. */
 void rvli_disk_names_remove_all(void);
 
 #endif

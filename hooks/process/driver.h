@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the hooks themselves ask the CUDA driver. */
+/* The functions of the CUDA driver that the hooks themselves call. */
 #ifndef RVL_HOOKS_PROCESS_DRIVER_H
 #define RVL_HOOKS_PROCESS_DRIVER_H
 
@@ -25,7 +25,10 @@ typedef struct rvli_driver_calls {
 #undef RVLI_DRIVER_CALL
 } rvli_driver_calls;
 
-/* The driver's functions, which it is started for if needed; NULL: the record says why not. */
+/*
+ * The driver's functions. Starts the driver if needed. Returns NULL on failure, with an error
+ * record.
+ */
 const rvli_driver_calls *rvli_driver(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include "hooks/process/disk_names.h"
 #include "reveille/version.h"
 
-/* A line in one write, so that lines of several processes do not mix, and made harmless. */
+/* One write, so that lines of several processes do not mix. */
 void rvli_say(const char *text)
 {
     static const char who[] = "reveille: ";
@@ -22,7 +22,7 @@ void rvli_say(const char *text)
     length = strlen(line);
     line[length] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length + 1);
-    (void)written; /* there is nobody else to tell */
+    (void)written; /* nowhere else to report it */
 }
 
 static void add_field(rvli_text *text, const char *name, const char *value)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What hooks say. They have no caller to answer, so that they alone in this project write to
- * stderr, a line at a time, and may end the process. Nothing here allocates.
+ * Messages of the hooks. They have no caller to return an error to, so they alone write to stderr,
+ * one line at a time, and may end the process. Nothing here allocates memory.
  */
 #ifndef RVL_HOOKS_PROCESS_MESSAGE_H
 #define RVL_HOOKS_PROCESS_MESSAGE_H
@@ -10,19 +10,24 @@
 
 #include "reveille/status.h"
 
-/* Room for a sentence of a hook's own. */
+/* Size of a buffer for a message. */
 #define RVLI_MESSAGE_BYTES 512
 
-/* One line: "reveille: " and the text, made harmless (base/shown.h). */
+/*
+ * Prints one line: "reveille: " and the text, with unprintable characters escaped (base/shown.h).
+ */
 void rvli_say(const char *text);
 
-/* One line with all that the calling thread's error record knows. what: "pause of \"weights\"". */
+/*
+ * Prints one line with all fields of the calling thread's error record. what: "pause of
+ * \"weights\"".
+ */
 void rvli_say_error(const char *what);
 
-/* What must not outlive the process is taken away, and the process aborts. */
+/* Removes what must not outlive the process, and aborts. */
 void rvli_end_process(void);
 
-/* rvli_say() and rvli_say_error(), and the end. */
+/* As rvli_say() and rvli_say_error(), then end the process. */
 static inline _Noreturn void rvli_give_up(const char *text)
 {
     rvli_say(text);

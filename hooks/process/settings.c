@@ -18,7 +18,7 @@ _Thread_local rvli_thread_settings *rvli_settings_at_hand;
 static _Thread_local rvli_thread_settings of_thread __attribute__((tls_model("initial-exec")));
 
 static rvli_process_settings process;
-static char problem[RVLI_MESSAGE_BYTES]; /* with the environment; "": none */
+static char problem[RVLI_MESSAGE_BYTES]; /* the first problem with the environment; "": none */
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
 /* ---- Tags ---- */
@@ -38,7 +38,7 @@ static const char *find_name(const char *name)
     return NULL;
 }
 
-/* Two threads may add the same name at once: either copy serves. */
+/* Two threads may both add a name at the same time. Either copy is good. */
 const char *rvli_intern(const char *name)
 {
     if (strcmp(name, RVLI_TAG_DEFAULT) == 0)
@@ -79,7 +79,7 @@ void rvli_say_refused(const char *variable, const char *value, const char *under
     rvli_say(message);
 }
 
-/* The first problem is told. */
+/* Keeps the first problem. */
 static void refuse(const char *variable, const char *value, const char *understood)
 {
     if (problem[0] == '\0')
@@ -107,7 +107,7 @@ static bool read_bool(const char *variable)
     return false;
 }
 
-/* One of two words; the first is what an unset or empty variable means. */
+/* Whether the variable has the second of two words. Unset or empty means the first. */
 static bool read_second_of(const char *variable, const char *first, const char *second)
 {
     const char *value = getenv(variable);
@@ -134,7 +134,7 @@ static const char *read_directory(const char *variable)
     return copy != NULL ? copy : DEFAULT_DIRECTORY;
 }
 
-/* NULL: it is not set, or empty. */
+/* Returns NULL if the variable is unset or empty. */
 static const char *read_path(const char *variable)
 {
     const char *value = getenv(variable);
@@ -146,7 +146,7 @@ static const char *read_path(const char *variable)
     return copy;
 }
 
-/* Reveille cuts pieces by what disks like; the number is checked all the same. */
+/* Reveille chooses the sizes of its writes to disk itself. The number is still checked. */
 static void check_number(const char *variable)
 {
     const char *value = getenv(variable);

@@ -5,8 +5,8 @@
 #include "reveille/status.h"
 
 /*
- * Starts a thread that nobody joins. Signals are the program's: the thread gets none.
- * RVL_ERR_HOST_OOM with the message `refused`, which is static: it could not be started.
+ * Starts a detached thread with all signals blocked: signals are for the program's threads. Returns
+ * RVL_ERR_HOST_OOM with the message `refused` if it could not be started. `refused` must be static.
  */
 rvl_status rvli_start_thread(void *(*run)(void *), void *user, const char *refused);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the devices say is in use: samples of those that the program has used. The one that tells it
- * may be gone once the process is ending.
+ * Samples of the memory in use on the devices that the program has used. The library that reports
+ * the use may be gone once the process is ending.
  */
 #include "hooks/record/internal.h"
 
@@ -10,13 +10,13 @@
 #include "hooks/record/usage.h"
 
 static uint64_t sampled;    /* bit d: the program has used device d */
-static _Atomic bool ending; /* libraries that tell what is in use may be gone */
-static _Atomic bool asleep; /* they would not answer */
+static _Atomic bool ending; /* libraries that report use may be gone */
+static _Atomic bool asleep; /* the process sleeps: such calls would not return */
 
 void rvli_record_begin_devices(void)
 {
     sampled = 0;
-    atomic_store(&asleep, false); /* a child of a fork has nothing there */
+    atomic_store(&asleep, false); /* a forked child has nothing on devices */
 }
 
 void rvli_record_stop_reading(void)

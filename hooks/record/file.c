@@ -17,9 +17,9 @@
 #include "trace/format.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-#define FILE_CLOCK_STEP_NS UINT64_C(10000000) /* times of files lag behind the clock */
-#define FIELDS_BEFORE_START 19                /* in /proc/self/stat, behind the name */
-#define NUMBER_BYTES 24                       /* of a number as text */
+#define FILE_CLOCK_STEP_NS UINT64_C(10000000) /* file times lag behind the clock */
+#define FIELDS_BEFORE_START 19                /* in /proc/self/stat, after the name */
+#define NUMBER_BYTES 24                       /* size of a number as text */
 
 static rvl_status invalid(const char *message)
 {
@@ -28,7 +28,7 @@ static rvl_status invalid(const char *message)
 
 /* ---- Names ---- */
 
-/* Where the extension of a path begins, or its end. */
+/* The offset of the path's extension, or of its end. */
 static size_t extension_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -37,7 +37,7 @@ static size_t extension_of(const char *path)
     return dot != NULL && dot != name ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Puts text before the extension. false: too long. */
+/* Inserts text before the extension. Returns false if the path is too long. */
 static bool insert(char path[PATH_MAX], const char *text)
 {
     char extension[PATH_MAX];
@@ -83,7 +83,7 @@ rvl_status rvli_record_file_pattern(const char *given, char pattern[PATH_MAX])
     return RVL_OK;
 }
 
-/* false: too long. */
+/* Replaces %p and %%. Returns false if the path is too long. */
 static bool expand(const char *pattern, char path[PATH_MAX])
 {
     rvli_text text = rvli_text_begin(path, PATH_MAX);
@@ -106,7 +106,7 @@ rvl_status rvli_record_file_check(const char *pattern)
     rvli_output tried;
     if (!expand(pattern, path))
         return invalid("the path of the trace is too long");
-    /* Asking for permission says less than trying: who is root may do all that is possible. */
+    /* Opening it tells more than a check of permissions, which root always passes. */
     rvl_status status = rvli_output_open(path, RVLI_OUTPUT_GUESSABLE, &tried);
     if (status == RVL_OK)
         rvli_output_close(&tried);
@@ -122,7 +122,7 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* When this process was begun, on the wall clock. exec() does not change that. 0: unknown. */
+/* When this process was started, on the wall clock; 0: unknown. exec() does not change it. */
 static uint64_t process_start_ns(void)
 {
     char text[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread that keeps the file up to date while the program does nothing that is recorded: it
- * flushes every second, and samples with the period that was asked for.
+ * The thread that keeps the file up to date while the program does nothing that is recorded. It
+ * flushes every second, and samples with the period that was requested.
  */
 #include "hooks/record/internal.h"
 
@@ -16,7 +16,7 @@
 #define TRIES 3
 
 static uint64_t period_ns;
-static _Atomic bool reads; /* what is in use, just now */
+static _Atomic bool reads; /* it is reading the memory in use now */
 
 void rvli_record_set_period(uint64_t ns)
 {
@@ -50,7 +50,7 @@ static void keep_samples(void)
         }
         atomic_store(&reads, false);
         pthread_mutex_lock(&rvli_record_lock);
-        /* What was read before other lines were written says nothing behind them. */
+        /* If lines were written meanwhile, the values are too old to follow them: read again. */
         bool still = events == rvli_record_events();
         for (uint64_t left = still ? read : 0; left != 0; left &= left - 1)
             rvli_record_sample(__builtin_ctzll(left), used_bytes[__builtin_ctzll(left)]);
@@ -88,7 +88,7 @@ void rvli_record_start_keeper(void)
     pthread_attr_t attributes;
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
     if (pthread_attr_init(&attributes) == 0) {
         pthread_attr_setstacksize(&attributes, STACK_BYTES);
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

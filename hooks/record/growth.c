@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the driver takes for itself, as external bytes: what is in use is read before and behind the
- * calls in which it does.
+ * Memory that the driver allocates for itself, as external bytes. The memory in use is read before
+ * and after the calls in which the driver allocates.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define CAUSE_BYTES 40
 
-/* With the process behind them, causes are the same over all files. */
+/* The process is appended, so that causes are distinct over all files. */
 static const char *const causes[RVLI_GROWTHS] = {
     [RVLI_GROWTH_CONTEXT] = "cuda_context:",
     [RVLI_GROWTH_KERNELS] = "kernels:",
@@ -22,7 +22,7 @@ static const char *const causes[RVLI_GROWTHS] = {
 };
 
 static uint64_t told_bytes[RVLI_GROWTHS][RVL_MAX_DEVICES];
-static _Atomic uint64_t contexts_begun; /* bit d */
+static _Atomic uint64_t contexts_begun; /* bit d: device d */
 
 void rvli_record_begin_growth(void)
 {
@@ -74,7 +74,10 @@ void rvli_record_end_growth(void)
             end_growth_of(growth, device);
 }
 
-/* A context is made once, and before it is there only NVML can be asked. */
+/*
+ * Whether this is the first context of the device, which only NVML can measure: before it exists,
+ * the driver cannot report use.
+ */
 static bool begins_context(int device)
 {
     return rvli_usage_device_at(device)->always &&
@@ -128,9 +131,10 @@ bool rvli_recorder_context_reset(int device)
     if (rvli_record_has_file()) {
         rvli_record_free_addresses(device);
         for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTH_NCCL; growth++)
-            end_growth_of(growth, device); /* NCCL's is memory of cuMemCreate(): it stays */
+            end_growth_of(growth, device); /* NCCL's memory is from cuMemCreate() and survives */
     }
-    atomic_fetch_and(&contexts_begun, ~(UINT64_C(1) << device)); /* the next is measured again */
+    atomic_fetch_and(&contexts_begun,
+                     ~(UINT64_C(1) << device)); /* measure the next context again */
     pthread_mutex_unlock(&rvli_record_lock);
     return true;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the recorder share. Each keeps its own part of what a child by fork begins
- * again: recorder_lines.c the file and what is written to it, recorder_memory.c allocations and
- * tags, recorder_marks.c stages and steps, recorder_devices.c what is in use, recorder_growth.c
- * what the driver takes. recorder_keeper.c is the thread beside them; recorder.c begins and ends it
- * all.
+ * Shared by the files of the recorder. Each file resets its own state in a forked child: lines.c
+ * has the output file and its lines, memory.c allocations and tags, marks.c stages and steps,
+ * devices.c the memory in use, growth.c the memory that the driver allocates. flush_thread.c has
+ * the background thread. recorder.c starts and ends all of them.
  *
- * One lock guards everything and orders the lines; under it nothing is called that could come back.
+ * One lock guards everything and orders the lines. Nothing that could call back into the recorder
+ * is called with it held.
  */
 #ifndef RVL_HOOKS_RECORD_INTERNAL_H
 #define RVL_HOOKS_RECORD_INTERNAL_H
@@ -22,119 +22,126 @@ extern pthread_mutex_t rvli_record_lock;
 
 /* ---- recorder.c ---- */
 
-/* Nothing is recorded any more. */
+/* Ends recording. */
 void rvli_record_switch_off(void);
 
-/* Takes the lock and answers true if there is a file to write to. */
+/* Returns true with the lock taken if there is a file to write to. Opens the file if needed. */
 bool rvli_record_enter(void);
 
-/* From now on the last sample is taken when the process ends. */
+/* Arranges for the last sample to be taken at exit. */
 void rvli_record_watch_exit(void);
 
-/* ---- recorder_listener.c ---- */
+/* ---- library/listener.c ---- */
 
-/* What it hears of contexts in which no regions allocate: the hooks tell of those themselves. */
+/* Records contexts without regions. The hooks record the contexts of regions themselves. */
 extern const rvl_listener rvli_record_listener;
 
-/* ---- recorder_lines.c, with the lock held ---- */
+/* ---- lines.c, with the lock held ---- */
 
-/* Where the files go and what the process is called in them. As rvli_recorder_start(). */
+/*
+ * Sets the path of the files and the name of the process in them. Errors as rvli_recorder_start().
+ */
 rvl_status rvli_record_name_file(const char *given, const char *name);
 
 void rvli_record_begin_lines(void);
 void rvli_record_forget_lines(void);
 
-/* Opens the file and writes its header. false: it cannot be, and the recording is over. */
+/* Opens the file and writes its header. On failure, returns false and ends recording. */
 bool rvli_record_open_file(void);
 bool rvli_record_has_file(void);
 
-/* The file is the caller's, to be closed; NULL: there is none. */
+/* Hands the file to the caller, who closes it; NULL if there is none. */
 rvl_trace_writer *rvli_record_take_file(void);
 
-/* The one that began the lines. */
+/* The process that started this recording. */
 pid_t rvli_record_process(void);
 
-/* Writes a line of this moment and thread, or of others; without a file it is left out. */
+/*
+ * Writes a line with the current time and thread, or with those given. Does nothing without a file.
+ */
 void rvli_record_write(rvl_trace_event *event);
 void rvli_record_write_at(rvl_trace_event *event, uint64_t time_ns, uint32_t thread);
 void rvli_record_flush(void);
 
-/* How many lines have been written. */
+/* The number of lines written. */
 uint64_t rvli_record_events(void);
 
-/* The number of the calling thread, which needs no lock; in a child by fork it is another. */
+/* The id of the calling thread. Needs no lock. It changes in a forked child. */
 uint32_t rvli_record_thread(void);
 void rvli_record_forget_thread(void);
 
-/* ---- recorder_memory.c, with the lock held ---- */
+/* ---- memory.c, with the lock held ---- */
 
 void rvli_record_begin_memory(void);
 void rvli_record_forget_memory(void);
 void rvli_record_free_all(void);
 
-/* What has addresses on a device, except for memory of regions. */
+/* Records everything with an address on the device as freed, except for memory of regions. */
 void rvli_record_free_addresses(int device);
 
-/* ---- recorder_marks.c, with the lock held ---- */
+/* ---- marks.c, with the lock held ---- */
 
 void rvli_record_begin_marks(void);
 void rvli_record_forget_marks(void);
 
-/* Whether there are marks from before the file; and writes them. */
+/* Whether marks from before the file are waiting, and writes them. */
 bool rvli_record_marks_wait(void);
 void rvli_record_write_marks(void);
 
-/* ---- recorder_devices.c, with the lock held where not said otherwise ---- */
+/* ---- devices.c, with the lock held unless stated otherwise ---- */
 
 void rvli_record_begin_devices(void);
 
-/* Without the lock. false: nobody says. */
+/* Without the lock. Returns false if the use is unknown. */
 bool rvli_record_read_use(int device, uint64_t *used_bytes_out);
 
-/* Without the lock. From then on nothing is read, since the one that says it may be gone. */
+/* Without the lock. Stops reading for good: the library that reports use may be gone. */
 void rvli_record_stop_reading(void);
 bool rvli_record_may_read(void);
 
-/* Without the lock. While the process sleeps nothing is read, either. */
+/* Without the lock. Nothing is read while the process sleeps. */
 void rvli_record_set_asleep(bool sleeps);
 
 bool rvli_record_knows_device(int device);
 
-/* Notes that the program uses a device. The first sample says what was in use before. */
+/* Notes that the program uses a device. Its first sample has the memory in use until now. */
 void rvli_record_use_device(int device);
 
 /* Bit d: the program has used device d. */
 uint64_t rvli_record_devices_used(void);
 
-/* Writes what is in use on one device, or on all that the program has used. */
+/* Writes the memory in use on one device, or on all that the program has used. */
 void rvli_record_sample(int device, uint64_t used_bytes);
 void rvli_record_sample_all(void);
 
-/* ---- recorder_growth.c, with the lock held ---- */
+/* ---- growth.c, with the lock held ---- */
 
-/* NCCL has so much more, or less, on a device. */
+/* NCCL's memory on a device has changed by change_bytes. */
 void rvli_record_nccl(int device, int64_t change_bytes);
 
 void rvli_record_begin_growth(void);
 
-/* Without the lock. Whether a device has a context already, as far as it is known. */
+/* Without the lock. Whether the device is known to have a context. */
 bool rvli_record_has_context(int device);
 
-/* Without the lock. A device has a context now, and had so many bytes in use before. */
+/* Without the lock. The device has a context now; before_bytes were in use before. */
 void rvli_record_context_begun(int device, uint64_t before_bytes);
 
-/* The driver has nothing for itself any more. */
+/* Records that the driver's own memory is freed. */
 void rvli_record_end_growth(void);
 
-/* ---- recorder_keeper.c ---- */
+/* ---- flush_thread.c ---- */
 
 void rvli_record_set_period(uint64_t ns);
 void rvli_record_begin_keeper(void);
 
-/* Without the thread lines are written when the buffer is full, at stages and at the end. */
+/*
+ * If the thread cannot be started, lines are written when the buffer is full, at stages and at the
+ * end.
+ */
 void rvli_record_start_keeper(void);
 
-/* Waits, not forever, until the thread does not read what is in use. */
+/* Waits for up to 100 ms until the thread is not reading the memory in use. */
 void rvli_record_await_keeper(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lines of the recorder and the file they go to. They lie in the writer's buffer until it is
- * full or flushed. A file that cannot be written ends the recording, which is said once.
+ * The lines of the recorder and the file that they are written to. Lines stay in the writer's
+ * buffer until it is full or flushed. If the file cannot be written, recording ends with one
+ * message.
  */
 #include "hooks/record/internal.h"
 
@@ -17,7 +18,7 @@
 
 static char pattern[PATH_MAX];
 static char process_name[RVLI_TRACE_NAME_BYTES_MAX + 1];
-static rvl_trace_writer *writer; /* NULL: there is no file yet */
+static rvl_trace_writer *writer; /* NULL: no file yet */
 static pid_t process;
 static uint64_t start_ns;
 static uint64_t events;
@@ -57,11 +58,11 @@ void rvli_record_begin_lines(void)
 
 void rvli_record_forget_lines(void)
 {
-    rvl_trace_writer_discard(writer); /* what is buffered is the parent's to write */
+    rvl_trace_writer_discard(writer); /* the parent writes the buffered lines */
     writer = NULL;
 }
 
-/* Once: whatever comes after it is not recorded. */
+/* Ends recording with a message. */
 static void give_up(void)
 {
     rvli_say_error("recording");

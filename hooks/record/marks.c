@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Marks of stages and steps. Those that come before there is a file wait for it. */
+/* Marks of stages and steps. Marks made before there is a file are kept until then. */
 #include "hooks/record/internal.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/grow.h"
 #include "hooks/process/settings.h"
 
-/* A stage or step that was marked before there was a file. */
+/* A stage or step marked before there is a file. */
 typedef struct mark {
     uint64_t time_ns;
     uint32_t thread;
@@ -63,7 +63,7 @@ static rvl_status write_mark(rvl_event_kind kind, uint64_t id, const char *name)
     if (!rvli_record_has_file())
         return keep_mark(kind, id, name);
     if (kind != RVL_EVENT_STEP)
-        rvli_record_sample_all(); /* how the stage before it has ended */
+        rvli_record_sample_all(); /* the state at the end of the previous stage */
     rvli_record_write(&(rvl_trace_event){.kind = kind, .id = id, .name = name});
     if (kind != RVL_EVENT_STEP)
         rvli_record_flush();
@@ -88,7 +88,7 @@ rvl_status rvli_recorder_stage(const char *name)
     return put_mark(RVL_EVENT_STAGE, 0, name);
 }
 
-/* Not a mark that waits for a file: who sleeps has used a device. */
+/* Unlike a mark, does not wait for a file: a process that sleeps has used a device. */
 static void write_verb(rvl_event_kind kind, bool skips)
 {
     if (!rvli_recorder_on() || !rvli_record_enter())
@@ -103,7 +103,7 @@ void rvli_recorder_sleep(bool discard)
     write_verb(RVL_EVENT_SLEEP, discard);
     rvli_record_set_asleep(true);
     rvli_record_await_keeper();
-    pthread_mutex_lock(&rvli_record_lock); /* who reads with the lock held has done so */
+    pthread_mutex_lock(&rvli_record_lock); /* wait for readers that hold the lock */
     pthread_mutex_unlock(&rvli_record_lock);
 }
 

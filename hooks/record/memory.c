@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is recorded: what has been allocated and not freed, and the tags it was given, which
- * a pause of all of them has to name.
+ * The memory that is recorded: live allocations, and the tags that they were given. A pause of all
+ * tags has to name each.
  */
 #include "hooks/record/internal.h"
 
@@ -12,17 +12,19 @@
 #include "base/pool.h"
 #include "hooks/record/usage.h"
 
-/* A tag of no name is memory of a region all the same, and is paused with all. */
+/*
+ * The name of the empty tag in a trace. It is memory of a region, too, and is paused with all tags.
+ */
 #define NAMELESS_TAG "\"\""
 
 typedef struct used_tag {
     struct used_tag *next;
     const char *name; /* interned */
-    bool paused;      /* else some of it may be active */
+    bool paused;      /* false: some of it may be active */
 } used_tag;
 
-static rvli_addrmap known[RVLI_RECORDED_SPACES]; /* of rvli_recorded */
-static rvli_pool memory;                         /* of them */
+static rvli_addrmap known[RVLI_RECORDED_SPACES]; /* values: rvli_recorded */
+static rvli_pool memory;                         /* for rvli_recorded */
 static uint64_t last_id;
 static used_tag *tags;
 
@@ -91,7 +93,7 @@ static void write_memory(const rvli_recorded *kept, const char *tag, uint32_t fl
                                          .flags = flags});
 }
 
-/* Without host memory it is left out, and its bytes stay unexplained. */
+/* Without host memory, leaves the allocation out: its bytes stay unexplained. */
 static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *kept)
 {
     const char *tag = kept->tag;
@@ -115,7 +117,7 @@ void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_rec
     if (!rvli_recorder_on() || what->size_bytes == 0 || !rvli_record_enter())
         return;
     int device = what->device >= 0 ? what->device : rvli_usage_current();
-    /* One that is still there was freed by a way that nobody has seen. */
+    /* An old entry was freed by a call that the hooks did not see. */
     rvli_recorded *stale = forget_key(space, key);
     if (stale != NULL)
         rvli_pool_put(&memory, stale);
@@ -131,7 +133,7 @@ void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_rec
 
 /* ---- Refusals ---- */
 
-/* Without the lock. What is free of a device that does not say it is taken for 0. */
+/* Without the lock. Returns 0 for a device that does not report its use. */
 static uint64_t free_of(int device)
 {
     uint64_t used_bytes, capacity_bytes = rvli_usage_device_at(device)->capacity_bytes;
@@ -151,7 +153,7 @@ void rvli_recorder_refuse(const rvli_refused *refused)
     rvl_trace_event event = {
         .kind = RVL_EVENT_REFUSE,
         .device = rvli_usage_device_at(device)->place,
-        .bytes = bytes < INT64_MAX ? bytes : INT64_MAX, /* more has no place in a trace */
+        .bytes = bytes < INT64_MAX ? bytes : INT64_MAX, /* the most that a trace can hold */
         .free_bytes =
             refused->free_bytes != RVLI_RECORDER_UNMEASURED ? refused->free_bytes : free_of(device),
         .tag = refused->tag != NULL && refused->tag[0] == '\0' ? NAMELESS_TAG : refused->tag,
@@ -165,7 +167,7 @@ void rvli_recorder_refuse(const rvli_refused *refused)
 
 /* ---- Frees ---- */
 
-/* With the lock held. NULL: nobody has written of it. */
+/* With the lock held. Returns NULL if the key is not recorded. */
 static rvli_recorded *find_key(rvli_recorded_space space, uint64_t key)
 {
     return rvli_record_has_file() ? rvli_addrmap_get(&known[space], key) : NULL;
@@ -220,7 +222,7 @@ void rvli_record_free_all(void)
         uint64_t at = 0;
         const rvli_recorded *each;
         while ((each = rvli_addrmap_ceil(&known[space], at, &at)) != NULL) {
-            if (!each->nccl) /* its sum ends with all that grew */
+            if (!each->nccl) /* NCCL's sum ends in rvli_record_end_growth() */
                 write_free(each->id);
             at++;
         }
@@ -235,7 +237,7 @@ static void write_transition(rvl_event_kind kind, used_tag *tag)
     tag->paused = kind == RVL_EVENT_PAUSE;
 }
 
-/* NULL: every tag is. */
+/* Whether a tag has this name; NULL matches every tag. */
 static bool is_called(const used_tag *tag, const char *name)
 {
     return name == NULL || strcmp(tag->name, name[0] != '\0' ? name : NAMELESS_TAG) == 0;
@@ -263,7 +265,7 @@ void rvli_recorder_resume(const char *tag)
     pthread_mutex_unlock(&rvli_record_lock);
 }
 
-/* The next allocation of a tag from a key on. */
+/* The next allocation of a tag, at *key or above. */
 static rvli_recorded *next_of(const used_tag *tag, uint64_t *key)
 {
     rvli_recorded *each;
@@ -273,7 +275,10 @@ static rvli_recorded *next_of(const used_tag *tag, uint64_t *key)
     return each;
 }
 
-/* What stays paused while the rest is active becomes an allocation again, which is paused. */
+/*
+ * Records allocations that stay paused while others of their tag are active: each is freed, and
+ * allocated again as paused.
+ */
 static void write_part(used_tag *tag, rvli_recorder_paused is_paused)
 {
     uint64_t key = 0;

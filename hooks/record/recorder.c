@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of the recorder: it is started, forks with the process, gets a file once something is
- * there to be written, and ends with the process or before. What is written is in recorder_*.c.
+ * The life of the recorder: it starts, forks with the process, opens a file when there is something
+ * to write, and ends with the process or before. The other files of this folder write the lines.
  */
 #include "hooks/record/internal.h"
 
@@ -61,7 +61,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&rvli_record_lock);
 }
 
-/* The child has a file of its own, once it has something to write. */
+/* The child opens its own file once it has something to write. */
 static void in_child(void)
 {
     rvli_record_forget_thread();
@@ -99,14 +99,14 @@ rvl_status rvli_recorder_start(const rvli_recorder_options *options)
 
 /* ---- The file ---- */
 
-/* With the lock held, and what devices are known. */
+/* With the lock held, after rvli_usage_load(). */
 static void need_file(void)
 {
     if (rvli_record_has_file() || !rvli_recorder_on() || !rvli_record_open_file())
         return;
     rvli_record_watch_exit();
     rvli_record_write_marks();
-    rvli_record_flush(); /* there is a whole header from now on */
+    rvli_record_flush(); /* so that the file has a whole header */
     rvli_record_start_keeper();
 }
 
@@ -127,7 +127,7 @@ bool rvli_record_enter(void)
 
 /* ---- The end ---- */
 
-/* Marks of a process that has used no device. */
+/* Opens the file if marks are waiting: the process has used no device. */
 static void open_for_marks(void)
 {
     pthread_mutex_lock(&rvli_record_lock);
@@ -138,8 +138,9 @@ static void open_for_marks(void)
 }
 
 /*
- * What has to be asked of other libraries is asked before the destructors of any have run, which
- * may come before ours. The program's own may still free memory: so the file goes on.
+ * Takes the last sample before any library's destructors run: those of the libraries that report
+ * use may run before ours. The file stays open, since the program's destructors may still free
+ * memory.
  */
 static void at_exit(void)
 {
@@ -156,7 +157,7 @@ static void at_exit(void)
 
 static void add_exit_handler(void)
 {
-    (void)atexit(at_exit); /* without it the last sample is missing */
+    (void)atexit(at_exit); /* if it fails, only the last sample is missing */
 }
 
 void rvli_record_watch_exit(void)
@@ -167,11 +168,11 @@ void rvli_record_watch_exit(void)
 /* With the lock held. */
 static void finish(void)
 {
-    if (rvli_record_process() != getpid()) /* by vfork(), with the parent's memory */
+    if (rvli_record_process() != getpid()) /* a child by vfork(), in the parent's memory */
         return;
     if (rvli_record_has_file()) {
         rvli_record_sample_all();
-        rvli_record_free_all(); /* the process takes its memory and its contexts with it */
+        rvli_record_free_all(); /* process exit frees its memory and contexts */
         rvli_record_end_growth();
     }
     rvl_trace_writer *writer = rvli_record_take_file();
@@ -203,7 +204,7 @@ bool rvli_recorder_try_close(void)
     return true;
 }
 
-/* exit() gets here; _exit() by way of the preload library. */
+/* exit() calls this. For _exit(), the preload library closes the recording. */
 __attribute__((destructor)) static void close_at_end(void)
 {
     rvli_recorder_close();

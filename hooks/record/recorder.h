@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this process does with device memory, as a trace (docs/record.md).
+ * Records what this process does with device memory, as a trace (docs/record.md).
  *
- * One recorder a process. A free is written before the driver is called and an allocation after it,
- * so that memory that went from one process to another is never counted twice when their files are
- * merged. The file begins with the first event of a device: a header has to say what the devices
- * are, and asking earlier would start the driver in processes that never do. Marks before that
- * wait. Off, it costs one read a call.
+ * There is one recorder in each process. It writes a free before the driver is called and an
+ * allocation after, so that memory that moves between processes is never counted twice when their
+ * files are merged. The file is created at the first event of a device: its header has to describe
+ * the devices, and reading them earlier would start the driver in processes that never use it.
+ * Marks made before that are kept until then. When recording is off, each call costs one read.
  */
 #ifndef RVL_HOOKS_RECORD_RECORDER_H
 #define RVL_HOOKS_RECORD_RECORDER_H
@@ -17,16 +17,16 @@
 
 #include "reveille/memory.h"
 
-/* Bytes that nobody has read. */
+/* The number of bytes is unknown. */
 #define RVLI_RECORDER_UNMEASURED UINT64_MAX
 
 typedef struct rvli_recorder_options {
-    const char *pattern; /* path of the file; %p is the process id */
-    const char *name;    /* of the process in the trace; NULL: the program's own */
-    uint64_t period_ns;  /* between samples of the true use; 0: at stage marks alone */
+    const char *pattern; /* path of the file; %p becomes the process id */
+    const char *name;    /* name of the process in the trace; NULL: the program's */
+    uint64_t period_ns;  /* between samples of memory in use; 0: sample only at stage marks */
 } rvli_recorder_options;
 
-/* What a number stands for. */
+/* What a key is. */
 typedef enum rvli_recorded_space {
     RVLI_RECORDED_ADDRESS,
     RVLI_RECORDED_HANDLE, /* of physical memory */
@@ -38,50 +38,54 @@ typedef struct rvli_recorded {
     uint64_t size_bytes;
     const char *tag; /* interned; NULL: none */
     int device;
-    uint32_t references; /* beside the first */
+    uint32_t references; /* besides the first */
     rvl_backup backup;
-    bool paused; /* has no memory yet */
-    bool nccl;   /* made by NCCL for itself: its bytes are told as a sum, "nccl:PID" */
+    bool paused; /* allocated as paused: no memory yet */
+    bool nccl;   /* allocated by NCCL for itself: recorded as a sum, "nccl:PID" */
 } rvli_recorded;
 
 bool rvli_recorder_on(void);
 
 /*
- * Begins, also for children by fork. Strings are copied. RVL_ERR_INVALID: the pattern has a % that
- * is neither %p nor %%, is too long or ends in .zst, or the name has more than 255 bytes;
- * RVL_ERR_IO: a file cannot be made there, with errno's value as the native code.
+ * Starts recording, also in forked children. Strings are copied. RVL_ERR_INVALID: the pattern has a
+ * % that is neither %p nor %%, is too long or ends in .zst, or the name does not have 1 to 255
+ * bytes; RVL_ERR_IO: a file cannot be created there, with errno's value as the native code.
  */
 rvl_status rvli_recorder_start(const rvli_recorder_options *options);
 
-/* Writes what is left and the end record. Whatever happens later is not recorded. */
+/* Writes the remaining lines and the end record. Nothing is recorded after that. */
 void rvli_recorder_close(void);
 
-/* The same from a place that must not wait: false if somebody else is writing. */
+/* As rvli_recorder_close(), without waiting. Returns false if another thread is writing. */
 bool rvli_recorder_try_close(void);
 
-/* ---- Memory. device -1: that of the thread's context ---- */
+/* ---- Memory. device -1: the device of the thread's context ---- */
 
 void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
 
-/* Somebody else holds it, too: one more free is needed, and this one more is not written. */
+/* Adds a reference: the next free drops it again and is not written. */
 void rvli_recorder_retain(rvli_recorded_space space, uint64_t key);
 
-/* A request for which there was no memory. */
+/* An allocation that failed for lack of memory. */
 typedef struct rvli_refused {
     const char *tag; /* NULL: none */
-    int device;      /* -1: that of the thread's context */
+    int device;      /* -1: the device of the thread's context */
     uint64_t requested_bytes;
-    uint64_t free_bytes; /* RVLI_RECORDER_UNMEASURED: what the device says now */
+    uint64_t free_bytes; /* RVLI_RECORDER_UNMEASURED: read it from the device now */
 } rvli_refused;
 
 void rvli_recorder_refuse(const rvli_refused *refused);
 
-/* false: nothing is known of the key, and nothing is written. was_out may be NULL. */
+/*
+ * Returns false, and writes nothing, if the key is unknown or still has references. was_out may be
+ * NULL.
+ */
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
 
 /*
- * All memory of a tag, NULL: of every tag, is about to be given up; it has been taken again; or
- * some of it has, or none: of each allocation is_paused() says how it is now. It must not record.
+ * The memory of a tag (NULL: of every tag) is about to be paused; it was resumed; or it was resumed
+ * in part or not at all. In the last case, is_paused() returns the state of each allocation. It
+ * must not call the recorder.
  */
 typedef bool (*rvli_recorder_paused)(uint64_t addr);
 void rvli_recorder_pause(const char *tag);
@@ -89,44 +93,44 @@ void rvli_recorder_resume(const char *tag);
 void rvli_recorder_settle(const char *tag, rvli_recorder_paused is_paused);
 
 /*
- * The process is about to leave its devices, with the pauses that follow; it is back, or has not
- * left. Nothing is read of devices in between: NVML's next call in a process that sleeps never
- * returns. discard: without contents; paused: the tags stay so.
+ * The process is about to leave its devices, with the pauses that follow; or it is back, or has not
+ * left. Devices are not read in between: in a process that sleeps, NVML's next call never returns.
+ * discard: contents are not kept; paused: the tags stay paused.
  */
 void rvli_recorder_sleep(bool discard);
 void rvli_recorder_wake(bool paused);
 
-/* ---- What the driver takes for itself ---- */
+/* ---- Memory that the driver allocates for itself ---- */
 
-/* Within which calls. The cause of external bytes is the name and the process. */
+/* The calls in which it allocates. The cause of external bytes is this name and the process. */
 typedef enum rvli_recorded_growth {
-    RVLI_GROWTH_CONTEXT, /* "cuda_context": the primary context of a device is made */
+    RVLI_GROWTH_CONTEXT, /* "cuda_context": the primary context of a device is created */
     RVLI_GROWTH_KERNELS, /* "kernels": code, and the local memory that a kernel's threads need */
     RVLI_GROWTH_STREAMS, /* "streams" */
     RVLI_GROWTH_GRAPHS,  /* "graphs": instantiated, uploaded or launched for the first time */
-    RVLI_GROWTH_NCCL, /* "nccl": what NCCL has allocated; its calls are seen, and none is measured
-                       */
+    RVLI_GROWTH_NCCL,    /* "nccl": NCCL's own allocations, seen as calls rather than measured */
     RVLI_GROWTHS
 } rvli_recorded_growth;
 
 /*
- * What is in use of the device before such a call; to be passed on to the other, behind it. What
- * other processes take in that moment is counted with it. device -1: that of the thread's context.
+ * Begin returns the bytes in use on the device before such a call. Pass them to end, after the
+ * call. Memory that other processes allocate in between is counted, too. device -1: the device of
+ * the thread's context.
  */
 uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device);
 void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t before_bytes);
 
 /*
- * The device's primary context has been reset, or released: if that was the last time, it is gone,
- * and with it what the driver had taken and what had addresses there, except for memory of regions.
- * Whether it is, and there is a recording.
+ * The device's primary context was reset, or released. If that destroyed it, everything that the
+ * driver had allocated there is freed, and so is all memory with addresses there, except for memory
+ * of regions. Returns whether the context is gone and a recording is on.
  */
 bool rvli_recorder_context_reset(int device);
 bool rvli_recorder_context_released(int device);
 
 /*
- * What NCCL holds on a device, by the calls that were seen. false: nothing is recorded of the
- * device.
+ * The bytes that NCCL holds on a device, from the calls that were seen. Returns false if the device
+ * is not recorded.
  */
 bool rvli_recorder_nccl_bytes(int device, uint64_t *bytes_out);
 
@@ -135,8 +139,8 @@ bool rvli_recorder_nccl_bytes(int device, uint64_t *bytes_out);
 rvl_status rvli_recorder_stage(const char *name);
 rvl_status rvli_recorder_step(void);
 /*
- * A range that is a stage begins, and ends. id: of this process. NVTX takes those from
- * RVLI_NVTX_FIRST_ID on, programs in Python the others from 1.
+ * Begins and ends a range that is a stage. id: unique in this process. NVTX uses ids from
+ * RVLI_NVTX_FIRST_ID on, programs in Python smaller ones from 1.
  */
 rvl_status rvli_recorder_enter(uint64_t id, const char *name);
 rvl_status rvli_recorder_leave(uint64_t id);

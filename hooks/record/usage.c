@@ -35,7 +35,10 @@
     X(cuDevicePrimaryCtxRelease, 11000)                                                            \
     X(cuMemGetInfo, 3020)
 
-/* NVML's own header is not needed for four functions: 0 is success, a device is a pointer. */
+/*
+ * Declared here, because four functions do not justify NVML's header. 0 is success; a device is a
+ * pointer.
+ */
 typedef struct nvml_memory {
     unsigned long long total, free, used;
 } nvml_memory;
@@ -55,7 +58,7 @@ typedef struct usage {
     bool has_nvml;
     int count;
     rvli_usage_device devices[RVL_MAX_DEVICES];
-    void *cards[RVL_MAX_DEVICES]; /* NVML's; NULL: it does not know the device */
+    void *cards[RVL_MAX_DEVICES]; /* NVML's handles; NULL: NVML does not know the device */
 } usage;
 
 static _Atomic(usage *) loaded;
@@ -157,7 +160,7 @@ static bool open_nvml(nvml *new)
     return found && new->init() == 0;
 }
 
-/* A part of a card (MIG) has the card's bus number, and less memory: then the driver is asked. */
+/* A MIG instance has the bus id of its card and less memory. Its use is read from the driver. */
 static void find_card(usage *new, int device)
 {
     char bus_id[BUS_ID_BYTES] = "";
@@ -176,7 +179,7 @@ static void find_card(usage *new, int device)
     new->cards[device] = card;
 }
 
-/* Places are told apart or are worth nothing: then the program's own numbers serve. */
+/* If a place is unknown or occurs twice, uses the program's numbers of the devices as places. */
 static void check_places(usage *new)
 {
     uint64_t seen = 0;
@@ -218,7 +221,7 @@ static rvl_status fill(usage *new)
     return status;
 }
 
-/* Two threads may load at once: one of the tables is kept. Libraries stay open for good. */
+/* Two threads may load at the same time: one of the tables is kept. Libraries stay open. */
 rvl_status rvli_usage_load(void)
 {
     usage *none = NULL;
@@ -259,7 +262,7 @@ bool rvli_usage_active(int device)
 
 /* ---- Reading ---- */
 
-/* Not while a stream is captured, which calls of any thread may end. */
+/* Not during a capture, which calls from any thread may end. */
 static bool read_by_driver(const usage *in, int device, uint64_t *used_bytes_out)
 {
     unsigned flags = 0;
@@ -280,7 +283,10 @@ static bool read_by_driver(const usage *in, int device, uint64_t *used_bytes_out
     return good;
 }
 
-/* NVML's total has what the card keeps for itself; what is free is what programs can have. */
+/*
+ * Subtracts the free bytes from the driver's capacity: NVML's total includes what the card
+ * reserves.
+ */
 bool rvli_usage_read(int device, uint64_t *used_bytes_out)
 {
     const usage *in = get();
