@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "reveille/sleep.h"
 
-static _Atomic uint64_t open_count; /* zero, mostly: then a close costs nothing */
+static _Atomic uint64_t open_count; /* usually zero, which makes closing cheap */
 
 void rvli_foreign_open(uint64_t key)
 {

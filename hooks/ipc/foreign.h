@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of other processes that the program opens by CUDA itself. It forbids the process to sleep:
- * the driver could not bring the process back (reveille/sleep.h).
+ * Memory of other processes that the program opens through CUDA itself. While it is open, the
+ * process must not sleep: the driver could not restore it (reveille/sleep.h).
  */
 #ifndef RVL_HOOKS_IPC_FOREIGN_H
 #define RVL_HOOKS_IPC_FOREIGN_H
@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * It was opened, and is closed again. key: the address, or the handle of what came by a descriptor;
- * what was never opened may be closed. Leave the error record as it is.
+ * Memory was opened, or closed. key: its address, or the handle of memory that came as a file
+ * descriptor. Unknown keys may be closed. Keep the error record.
  */
 void rvli_foreign_open(uint64_t key);
 void rvli_foreign_close(uint64_t key);

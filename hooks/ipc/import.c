@@ -17,25 +17,25 @@
 #include "hooks/region/saver.h"
 #include "reveille/share.h"
 
-/* More blocks than any allocation has. */
+/* Limit of blocks, more than any allocation has. */
 #define BLOCKS_MAX (UINT32_C(1) << 20)
 
-/* One that is open. Its memory is an allocation, which has the state. */
+/* An open import. Its allocation has its state. */
 typedef struct import {
     struct import *next;
     rvli_ipc_handle handle;
     int device;
-    rvl_context *context; /* of the device, which has the number 0 in it */
+    rvl_context *context; /* the device is number 0 in it */
     unsigned references;
-    rvl_addr addr; /* 0: not there yet */
+    rvl_addr addr; /* 0: not mapped yet */
     int socket;    /* -1: the exporter is gone */
     uint64_t number;
 } import;
 
-/* One that is being asked for. */
+/* An import that is being requested. */
 typedef struct request {
     import *new;
-    rvl_import *memory; /* NULL: nothing was granted yet */
+    rvl_import *memory; /* NULL: nothing granted yet */
     uint64_t size_bytes;
     uint64_t added_bytes;
     uint32_t block_count;
@@ -60,7 +60,7 @@ static void unlock_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* A connection that the child kept open would outlive the parent. */
+/* In a forked child: closes the parent's connections, which would otherwise outlive the parent. */
 static void begin_again(void)
 {
     for (import *each = imports; each != NULL; each = each->next)
@@ -95,14 +95,14 @@ static rvl_status refuse_capture(void)
                : RVL_OK;
 }
 
-/* Once nothing on the device uses it. */
+/* Unmaps the memory once nothing on the device uses it. */
 static rvl_status suspend(const import *of)
 {
     rvl_status status = state_of(of) == RVL_STATE_ACTIVE ? refuse_capture() : RVL_OK;
     return status == RVL_OK ? rvl_import_pause(of->context, of->addr) : status;
 }
 
-/* What is mapped stays: the driver keeps the memory for those who have it. */
+/* Releases the memory unless it is mapped: then the driver keeps it for this process. */
 static void give_back(const import *of)
 {
     if (state_of(of) != RVL_STATE_ACTIVE && rvl_import_release(of->context, of->addr) != RVL_OK)
@@ -123,7 +123,7 @@ static rvl_status restore(const import *of)
     return status;
 }
 
-/* It and its address. On failure it is as it was. */
+/* Frees the memory and its address. On failure, nothing has changed. */
 static rvl_status free_memory(const import *of)
 {
     rvl_status status = RVL_OK;
@@ -135,7 +135,7 @@ static rvl_status free_memory(const import *of)
     return status == RVL_OK ? rvl_free(of->context, of->addr) : status;
 }
 
-/* ---- What the exporter says ---- */
+/* ---- Messages from the exporter ---- */
 
 static void hang_up(import *of)
 {
@@ -156,7 +156,7 @@ static void answer(const import *of, uint32_t about, rvl_status status)
     (void)rvli_ipc_send(of->socket, &message, NULL, 0);
 }
 
-/* An exporter that ends in the middle of a pause leaves memory of which nobody knows what it is. */
+/* If the exporter ends during a pause, the content of its memory is unknown: give it back. */
 static void hear(import *of)
 {
     rvli_ipc_message message;
@@ -181,7 +181,7 @@ static void *listen_to_exporters(void *unused)
     for (;;) {
         int ready = epoll_wait(from, &event, 1, -1);
         if (ready < 0 && errno != EINTR)
-            return unused; /* the program has closed what is not its own */
+            return unused; /* the program has closed our descriptor */
         if (ready != 1)
             continue;
         pthread_mutex_lock(&lock);
@@ -234,7 +234,7 @@ static rvl_status begin_memory(request *draft, const rvli_ipc_message *grant)
     return rvl_import_begin(draft->new->context, grant->size_bytes, NULL, &draft->memory);
 }
 
-/* Whether a grant goes on where those before it have ended. */
+/* Whether a grant continues the previous ones. */
 static bool goes_on(const request *draft, const rvli_ipc_message *grant, unsigned fd_count)
 {
     uint64_t left = draft->size_bytes - draft->added_bytes;
@@ -271,7 +271,7 @@ static bool is_failure(int32_t status)
 #undef OR_IS
 }
 
-/* A peer's status and reason become this process's: it may have sent anything, or no reason. */
+/* Returns the peer's status with its reason. Both may be invalid, and the reason may be missing. */
 static rvl_status refused(const rvli_ipc_message *refusal)
 {
     if (!is_failure(refusal->status))
@@ -283,7 +283,7 @@ static rvl_status refused(const rvli_ipc_message *refusal)
                             "get a new handle from it");
 }
 
-/* One answer. *more_io: whether there are more to come. */
+/* Receives one reply. *more_io: whether more will follow. */
 static rvl_status hear_answer(request *draft, uint64_t end_ns, bool *more_io)
 {
     rvli_ipc_message message;
@@ -342,7 +342,7 @@ static rvl_status listen_from_now_on(void)
     return status;
 }
 
-/* From here on the thread hears what the exporter says, also what it has said meanwhile. */
+/* Hands the import to the thread, which also gets messages that have arrived since. */
 static rvl_status publish(import *draft)
 {
     pthread_mutex_lock(&lock);
@@ -359,7 +359,7 @@ static rvl_status publish(import *draft)
     return status;
 }
 
-/* What was got before it failed, given back in reverse. The error record stays. */
+/* Undoes a failed request in reverse order. Keeps the error record. */
 static void undo(request *draft)
 {
     rvl_error cause = *rvli_error_get();
@@ -380,11 +380,11 @@ static rvl_status import_new(import *new, const rvli_ipc_name *name, rvl_addr *a
     new->references = 1;
     rvl_device_info info = {.struct_size = sizeof info};
     rvl_status status = rvli_saver_context(new->device, &new->context);
-    if (status == RVL_OK) /* in a child by fork it is the parent's */
+    if (status == RVL_OK) /* fails in a forked child: the context is the parent's */
         status = rvl_device_get_info(new->context, 0, &info);
     if (status == RVL_OK)
         status = listen_from_now_on();
-    /* The connection and all answers have this time together. */
+    /* This limits the connection and all replies together. */
     uint64_t end_ns = rvli_monotonic_ns() + rvli_settings()->ipc_timeout_ms * UINT64_C(1000000);
     if (status == RVL_OK)
         status = call_exporter(name, end_ns, &new->socket);
@@ -394,7 +394,7 @@ static rvl_status import_new(import *new, const rvli_ipc_name *name, rvl_addr *a
         status = rvl_import_finish(draft.memory, &new->addr);
     if (status == RVL_OK) {
         draft.memory = NULL;
-        *addr_out = new->addr; /* as soon as it is published another thread may close it */
+        *addr_out = new->addr; /* once published, another thread may close it */
         status = publish(new);
     }
     if (status != RVL_OK)
@@ -404,7 +404,7 @@ static rvl_status import_new(import *new, const rvli_ipc_name *name, rvl_addr *a
 
 /* ---- The calls ---- */
 
-/* One more opening of what is open. false: it is not. */
+/* Counts one more opening of an open import. Returns false if it is not open. */
 static bool open_again(const rvli_ipc_handle *handle, int device, rvl_addr *addr_out,
                        rvl_status *status_out)
 {

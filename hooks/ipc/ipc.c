@@ -12,11 +12,11 @@ static int cuda_error(rvl_status status, const char *what)
     if (status == RVL_OK)
         return RVLI_CUDA_SUCCESS;
     int error = rvli_saver_cuda_error(status);
-    if (error == RVLI_CUDA_UNLOADING) /* at exit, and of no interest */
+    if (error == RVLI_CUDA_UNLOADING) /* at exit: not worth a message */
         return error;
     rvli_say_error(what);
     switch (status) {
-    case RVL_ERR_NOT_FOUND: /* the handle is no good, or not now */
+    case RVL_ERR_NOT_FOUND: /* the handle is invalid, or its memory is paused */
     case RVL_ERR_STATE:
         return RVLI_CUDA_INVALID_HANDLE;
     case RVL_ERR_TIMEOUT:
@@ -37,7 +37,7 @@ bool rvli_ipc_get(uint64_t addr, rvli_ipc_handle *handle_out, int *error_out)
     return true;
 }
 
-/* A process may not open what is its own: CUDA answers so. */
+/* A process may not open its own handle: returns CUDA's error for that. */
 static int open_whole(const rvli_ipc_handle *handle, const rvli_ipc_name *name,
                       rvli_ipc_device device_of, uint64_t *addr_out)
 {

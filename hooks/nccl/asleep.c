@@ -18,7 +18,7 @@
 #define MAPS "/proc/self/maps"
 #define MAPPED_BY_DRIVER "/dev/nvidia"
 
-/* ---- Host memory that is shared ---- */
+/* ---- Shared host memory ---- */
 
 /* X(entry point, CUDA version of its signature) */
 #define CALLS_MAP(X)                                                                               \
@@ -44,7 +44,10 @@ static bool find_calls(handle_calls *calls)
     return true;
 }
 
-/* Its properties tell, whichever process has made it. Other mappings have no allocation handle. */
+/*
+ * Whether the mapping is shared host memory, made by any process. Mappings of other kinds have no
+ * allocation handle.
+ */
 static bool is_shared_host_memory(const handle_calls *calls, uintptr_t address)
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -54,10 +57,11 @@ static bool is_shared_host_memory(const handle_calls *calls, uintptr_t address)
     bool known = calls->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == CUDA_SUCCESS;
     (void)calls->cuMemRelease(handle);
     return known && properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-           properties.location.type > CU_MEM_LOCATION_TYPE_DEVICE; /* those above are the host's */
+           properties.location.type >
+               CU_MEM_LOCATION_TYPE_DEVICE; /* larger values are kinds of host memory */
 }
 
-/* Whether host memory is mapped here that the driver has made to be shared. */
+/* Whether this process maps host memory that the driver has made shareable. */
 static bool shares_host_memory(void)
 {
     char line[PATH_MAX + 128];
@@ -76,10 +80,10 @@ static bool shares_host_memory(void)
 
 /* ---- The rule ---- */
 
-/* What counts of one. */
+/* The facts about communicators that decide. */
 typedef struct tally {
-    unsigned paused, active; /* of those that connect this process with others */
-    bool can_pause;          /* this NCCL */
+    unsigned paused, active; /* communicators with more than one rank */
+    bool can_pause;          /* whether this NCCL can */
 } tally;
 
 static void count(tally *sum, const rvl_communicator *each)
@@ -144,7 +148,7 @@ rvl_status rvl_communicator_check_sleep(const rvl_communicator *communicators, s
     return judge(&sum);
 }
 
-/* ---- Those that are named ---- */
+/* ---- Named communicators ---- */
 
 static rvl_status check_named(void)
 {

@@ -13,7 +13,7 @@ struct rvli_nccl_call {
     rvl_transition_kind kind;
     void *comm;
     int device;
-    rvl_error failure; /* status RVL_OK: none. Written before done */
+    rvl_error failure; /* status RVL_OK: none. Written before `done` */
     atomic_bool done;
     atomic_int users;
 };

@@ -31,7 +31,7 @@ rvl_status rvli_device_enter(int device)
 
 void rvli_device_leave(int device)
 {
-    const rvli_driver_calls *driver = rvli_driver(); /* there: the device was entered */
+    const rvli_driver_calls *driver = rvli_driver(); /* not NULL: the device was entered */
     CUcontext context = NULL;
     (void)driver->cuCtxPopCurrent(&context);
     (void)driver->cuDevicePrimaryCtxRelease(device);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The device of a communicator, by the driver. The communicator has made its context there. */
+/*
+ * The device of a communicator, through the driver. The communicator has already created its
+ * context.
+ */
 #ifndef RVL_HOOKS_NCCL_DEVICE_H
 #define RVL_HOOKS_NCCL_DEVICE_H
 
 #include "reveille/status.h"
 
 /*
- * The device is the calling thread's from enter to leave. Without it NCCL puts back device 0, which
- * a new thread has, and makes a context of hundreds of MiB there.
+ * Enter makes the device current on the calling thread, until leave. Otherwise NCCL restores device
+ * 0, the default of a new thread, and creates a context of hundreds of MiB there.
  */
 rvl_status rvli_device_enter(int device);
 void rvli_device_leave(int device);
 
-/* What is free on it. */
+/* Stores the free bytes of the device. */
 rvl_status rvli_device_free_bytes(int device, uint64_t *free_bytes_out);
 
 #endif

@@ -7,7 +7,7 @@
 #include "hooks/nccl/device.h"
 #include "hooks/record/recorder.h"
 
-/* ---- What NCCL says of one ---- */
+/* ---- One communicator ---- */
 
 static rvl_state state_of(const rvli_known *known, bool suspended)
 {
@@ -77,7 +77,7 @@ static void add_number(rvli_text *text, int version)
     rvli_text_add_u64(text, (uint64_t)(version % 100));
 }
 
-/* What NCCL holds on each of their devices, as far as this process is recorded. */
+/* Adds the bytes that NCCL holds on each of their devices, if this process is recorded. */
 static void add_kept(rvli_text *text, const rvli_known *known, size_t count)
 {
     uint64_t told = 0, bytes = 0; /* a bit for each device */
@@ -123,7 +123,7 @@ typedef struct sum {
     uint64_t counts[RVL_MAX_DEVICES];
 } sum;
 
-/* What would move, by device. */
+/* Adds up what would move, for each device. */
 static rvl_status add_up(const rvli_nccl *nccl, rvl_transition_kind kind, const rvli_known *known,
                          size_t count, sum *into)
 {
@@ -142,7 +142,7 @@ static rvl_status add_up(const rvli_nccl *nccl, rvl_transition_kind kind, const 
     return RVL_OK;
 }
 
-/* How much more is free than needed; a negative number where it does not fit. */
+/* The free bytes beyond those needed; negative if it does not fit. */
 static int64_t room(const rvl_forecast *forecast)
 {
     return (int64_t)(forecast->free_bytes - forecast->needed_bytes);
@@ -171,7 +171,10 @@ rvl_status rvli_nccl_forecast(const rvli_nccl *nccl, rvl_transition_kind kind,
     return status;
 }
 
-/* All that are named, and NCCL, which can suspend. No communicator: NCCL need not be there. */
+/*
+ * Lists all named communicators and finds NCCL, which must be able to suspend. Without
+ * communicators, NCCL need not be loaded.
+ */
 static rvl_status begin_asking(rvli_nccl *nccl_out, rvli_known **known_out, size_t *count_out)
 {
     rvl_status status = rvli_known_list(known_out, count_out);

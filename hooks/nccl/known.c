@@ -9,7 +9,7 @@
 #include "hooks/nccl/asleep.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static rvli_known *all; /* in their order */
+static rvli_known *all; /* in the order of adding */
 static size_t all_count;
 static bool claimed;
 static unsigned process_generation;
@@ -26,7 +26,9 @@ static void unlock_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* None of them works in a child. The list may be in use by a thread that is not here: it is left.
+/*
+ * In a forked child: forgets the list, since communicators do not work there. Does not free it: a
+ * thread that the child lacks may have been using it.
  */
 static void forget_all(void)
 {
@@ -44,7 +46,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- The list ---- */
 
-/* With the lock held. all_count: it is not there. */
+/* With the lock held. Returns all_count if it is not in the list. */
 static size_t find(const void *comm)
 {
     size_t i = 0;

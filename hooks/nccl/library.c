@@ -11,7 +11,7 @@
 
 #define LIBRARY "libnccl.so.2"
 #define SINCE 22907      /* 2.29.7, the first with ncclCommSuspend */
-#define SUSPEND_MEMORY 1 /* its flag */
+#define SUSPEND_MEMORY 1 /* its flags */
 #define INVALID_USAGE 5  /* ncclInvalidUsage */
 
 static const struct {
@@ -46,7 +46,7 @@ rvl_status rvli_nccl_find(rvli_nccl *nccl_out)
         void *library = dlopen(LIBRARY, RTLD_NOLOAD | RTLD_LAZY);
         if (library != NULL) {
             found = find_in(library, nccl_out);
-            dlclose(library); /* it was loaded before: communicators keep it */
+            dlclose(library); /* stays loaded: communicators hold it */
         }
     }
     if (!found)

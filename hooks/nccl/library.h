@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NCCL, as the process has loaded it.
+ * The NCCL that the process has loaded.
  *
- * Nothing links it. Functions that stand in front of its own (a profiler's) are taken first, as a
- * program would find them; then those of libnccl.so.2, wherever it was loaded from. What an older
- * version lacks is NULL.
+ * It is not linked. Functions that intercept NCCL's (a profiler's) are used first, as in a program;
+ * otherwise those of libnccl.so.2, wherever it was loaded from. Functions that an older version
+ * lacks are NULL.
  */
 #ifndef RVL_HOOKS_NCCL_LIBRARY_H
 #define RVL_HOOKS_NCCL_LIBRARY_H
@@ -31,30 +31,30 @@ typedef struct rvli_nccl {
     int version; /* 22907 for 2.29.7 */
 } rvli_nccl;
 
-/* What ncclCommMemStats answers; the numbers are NCCL's. */
+/* The kinds of ncclCommMemStats, with NCCL's values. */
 typedef enum rvli_nccl_stat_kind {
-    RVLI_NCCL_STAT_SUSPENDABLE = 0, /* bytes that a suspension gives back */
-    RVLI_NCCL_STAT_SUSPENDED = 1,   /* whether it is */
-    RVLI_NCCL_STAT_PERSISTENT = 2,  /* bytes that stay */
+    RVLI_NCCL_STAT_SUSPENDABLE = 0, /* bytes that a suspension releases */
+    RVLI_NCCL_STAT_SUSPENDED = 1,   /* whether the communicator is suspended */
+    RVLI_NCCL_STAT_PERSISTENT = 2,  /* bytes that a suspension keeps */
 } rvli_nccl_stat_kind;
 
-/* RVL_ERR_STATE: the process has loaded none. */
+/* RVL_ERR_STATE: the process has not loaded NCCL. */
 rvl_status rvli_nccl_find(rvli_nccl *nccl_out);
 
-/* Whether it can give memory back. */
+/* Whether this NCCL can release memory. */
 bool rvli_nccl_can_suspend(const rvli_nccl *nccl);
 
-/* Asks ncclCommMemStats, which must be there. */
+/* Calls ncclCommMemStats, which must not be NULL. */
 rvl_status rvli_nccl_stat(const rvli_nccl *nccl, void *comm, rvli_nccl_stat_kind kind,
                           uint64_t *value_out);
 
-/* The name of the function that makes a move. */
+/* The name of NCCL's function for a move. */
 const char *rvli_nccl_move_name(rvl_transition_kind kind);
 
-/* Makes the move, on the calling thread, which has the communicator's device. */
+/* Makes the move on the calling thread, where the communicator's device must be current. */
 rvl_status rvli_nccl_move(const rvli_nccl *nccl, rvl_transition_kind kind, void *comm);
 
-/* RVL_OK, or a record of what a function of NCCL answered. */
+/* Returns RVL_OK for success, or RVL_ERR_STATE with an error record of the result. */
 rvl_status rvli_nccl_check(const rvli_nccl *nccl, const char *function, int result);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * A pause or resume of all communicators.
  *
- * All are called at once, so their order need not be the same on all ranks, and a rank that is
- * missing costs the others their timeout and no more. What has not come back by then is left
- * running. A later move in the same direction joins it, and one in the other is refused.
+ * All calls run at the same time, so their order may differ between ranks, and a missing rank costs
+ * the others one timeout at most. Calls that have not returned by then keep running. A later move
+ * in the same direction joins them. One in the other direction is refused.
  */
 #include "hooks/nccl/move.h"
 
@@ -20,7 +20,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (60 * SECOND_NS)
-#define GRACE_NS (5 * SECOND_NS) /* for calls that run when another has failed */
+#define GRACE_NS (5 * SECOND_NS) /* for calls that still run after another has failed */
 #define FIRST_PAUSE_NS UINT64_C(500000)
 #define LONGEST_PAUSE_NS UINT64_C(20000000)
 
@@ -28,19 +28,19 @@ struct rvl_communicator_move {
     rvl_transition_kind kind;
     rvl_communicator_options options;
     rvli_nccl nccl;
-    rvli_known *known; /* with the calls of this move; NULL: it was there already */
+    rvli_known *known; /* with the calls of this move; call NULL: nothing to do */
     size_t count;
-    rvl_error failure;   /* status RVL_OK: none. A call could not be made after others were */
-    unsigned generation; /* of the process */
+    rvl_error failure; /* status RVL_OK: none. Set if a call could not be made after others were */
+    unsigned generation; /* of the process: changes in a forked child */
 };
 
 /* ---- Calling ---- */
 
 /* What a move has to do about a communicator. */
 typedef enum need {
-    NEED_NOTHING, /* it is there already */
+    NEED_NOTHING, /* already in that state */
     NEED_CALL,
-    NEED_JOIN, /* a call of an earlier move runs, or came back when nobody waited any more */
+    NEED_JOIN, /* a call of an earlier move runs, or returned after its move had ended */
 } need;
 
 static rvl_status refuse_way_back(rvl_transition_kind kind)
@@ -53,7 +53,7 @@ static rvl_status refuse_way_back(rvl_transition_kind kind)
     return RVL_ERR_STATE;
 }
 
-/* RVL_ERR_STATE: a call of the other direction runs. */
+/* RVL_ERR_STATE: a call in the other direction runs. */
 static rvl_status find_need(const rvl_communicator_move *move, rvl_transition_kind kind,
                             const rvli_known *known, need *need_out)
 {
@@ -72,7 +72,7 @@ static rvl_status find_need(const rvl_communicator_move *move, rvl_transition_ki
     return status;
 }
 
-/* known->call becomes the call of this move, or NULL where there is nothing to do. */
+/* Sets known->call to the call of this move, or to NULL if there is nothing to do. */
 static rvl_status begin_call(const rvl_communicator_move *move, rvl_transition_kind kind,
                              rvli_known *known)
 {
@@ -89,7 +89,7 @@ static rvl_status begin_call(const rvl_communicator_move *move, rvl_transition_k
     return status;
 }
 
-/* Refuses before the first is called, as far as that can be known. */
+/* Refuses, as far as possible, before any call is made. */
 static rvl_status check_calls(const rvl_communicator_move *move)
 {
     rvl_status status = RVL_OK;
@@ -99,7 +99,7 @@ static rvl_status check_calls(const rvl_communicator_move *move)
     return status;
 }
 
-/* Those from an index on have no part in the move: their calls are older ones. */
+/* Removes those from an index on from the move: their calls are older ones. */
 static void cut(rvl_communicator_move *move, size_t count)
 {
     for (size_t i = count; i < move->count; i++)
@@ -107,7 +107,10 @@ static void cut(rvl_communicator_move *move, size_t count)
     move->count = count;
 }
 
-/* An error: none was called. A later failure is the move's, since other ranks wait for this one. */
+/*
+ * Returns an error only if no call was made. A later failure is stored in the move, because other
+ * ranks may wait for the calls already made.
+ */
 static rvl_status begin_calls(rvl_communicator_move *move)
 {
     for (size_t i = 0; i < move->count; i++) {
@@ -147,8 +150,10 @@ static void pause_for(uint64_t pause_ns)
     nanosleep(&pause, NULL);
 }
 
-/* Until all have come back, or it is too late. Where one has failed, the others get a little more
- * time. */
+/*
+ * Waits until all calls have returned, or the time is up. After a failure, the others get a grace
+ * period. Returns the number that still run.
+ */
 static size_t wait_for_calls(const rvl_communicator_move *move)
 {
     uint64_t timeout_ns = move->options.timeout_ns, begin_ns = rvli_monotonic_ns();
@@ -187,7 +192,7 @@ static rvl_status fail_stuck(rvl_transition_kind kind, size_t waiting)
     return RVL_ERR_TIMEOUT;
 }
 
-/* The first failure of a call, or that some have not come back. */
+/* Returns the first failure of a call, or RVL_ERR_TIMEOUT if some have not returned. */
 static rvl_status finish_calls(const rvl_communicator_move *move, rvl_transition_kind kind)
 {
     size_t waiting = wait_for_calls(move);
@@ -201,7 +206,10 @@ static rvl_status finish_calls(const rvl_communicator_move *move, rvl_transition
 
 /* ---- Undoing ---- */
 
-/* Moves back what has moved. What has not come back cannot be: it is told. */
+/*
+ * Moves back the communicators that have moved. Calls that have not returned cannot be undone: they
+ * are reported.
+ */
 static rvl_status undo(rvl_communicator_move *move)
 {
     const rvl_transition_kind back =
@@ -225,7 +233,7 @@ static rvl_status undo(rvl_communicator_move *move)
             cause = *rvli_error_get();
         }
     }
-    /* Other ranks come to it when they have waited for the way there. */
+    /* Other ranks begin to undo only after they have waited for the move. */
     move->options.stop = NULL;
     if (move->options.timeout_ns < UINT64_MAX - GRACE_NS)
         move->options.timeout_ns += GRACE_NS;
@@ -264,7 +272,7 @@ static rvl_status check_room(const rvl_communicator_move *move)
     return RVL_ERR_DEVICE_OOM;
 }
 
-/* What this rank can know before it calls NCCL. */
+/* The checks that this rank can make before it calls NCCL. */
 static rvl_status check_move(rvl_communicator_move *move)
 {
     rvl_status status = rvli_guard_refuse_capture(move->kind);
@@ -363,7 +371,7 @@ rvl_status rvli_communicators_move(rvl_transition_kind kind)
     if (status == RVL_OK)
         return rvl_communicator_commit(move);
     rvl_error cause = *rvli_error_get();
-    (void)rvl_communicator_abort(move); /* the cause says what stays */
+    (void)rvl_communicator_abort(move); /* the first failure has the cause */
     rvli_error_set(&cause);
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include "reveille/guard.h"
 
-/* Both phases at once, by this rank alone: what rvl_hooks_pause("nccl") does. */
+/* Makes a whole move, without agreement with other ranks: what rvl_hooks_pause("nccl") does. */
 rvl_status rvli_communicators_move(rvl_transition_kind kind);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Captures of streams, as the runtime begins and ends them. A pause or resume meanwhile would end
- * the capture, or be recorded by it.
+ * Stream captures that begin and end through the runtime. A pause or resume during a capture would
+ * end it, or be recorded by it.
  */
 #include "hooks/preload/runtime_calls.h"
 #include "hooks/process/captures.h"

@@ -19,7 +19,7 @@
 #include "hooks/region/saver.h"
 #include "hooks/shim/name_table.h"
 
-/* The versioned names that cuda.h puts on functions are spelled out here. */
+/* Undo cuda.h's macros for versioned names: below, versions are explicit. */
 #undef cuMemAlloc
 #undef cuMemAllocPitch
 #undef cuMemFree
@@ -37,12 +37,12 @@
 #undef cuGraphUpload
 #undef cuGraphLaunch
 
-/* Older headers do not have its types. */
+/* Declared here, because older headers lack the types. */
 #define TO_GRAPH                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data,            \
      size_t count, CUstreamCaptureMode mode)
 
-/* Calls that several entry points share, and what they pass on. */
+/* Parameters and arguments that several entry points share. */
 #define LAUNCH                                                                                     \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
      unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **values,          \
@@ -63,9 +63,10 @@
 
 /*
  * X(exported name, name for cuGetProcAddress, version, for per-thread default streams,
- * (parameters), what it does, (arguments), bytes, device). Those of one name stand together.
+ * (parameters), action, (arguments), bytes, device). Entries of one name are adjacent.
  *
- * First what gives memory, or must be known of by those who do.
+ * DRIVER_MAP has the calls that allocate, free or share memory, or affect these. They are always
+ * intercepted.
  */
 #define DRIVER_MAP(X)                                                                              \
     X(cuMemAlloc_v2, "cuMemAlloc", 3020, false, (CUdeviceptr * out, size_t size), ALLOC,           \
@@ -144,7 +145,10 @@
        CUdriverProcAddressQueryResult *answer),                                                    \
       LOOK_UP, (name, out, version, flags, answer), 0, 0)
 
-/* Calls in which the driver takes memory for itself; instead of the bytes, what is used first. */
+/*
+ * Calls in which the driver allocates memory for itself, intercepted only while recording. Instead
+ * of bytes, they have the object of which only the first use counts, or NULL.
+ */
 #define GROWTH_MAP(X)                                                                              \
     X(cuModuleLoadData, "cuModuleLoadData", 2000, false, (CUmodule * out, const void *image),      \
       KERNELS, (out, image), NULL, -1)                                                             \
@@ -188,10 +192,10 @@ typedef enum driver_call {
     DRIVER_MAP(CALL) GROWTH_MAP(CALL)
 #undef CALL
         CALL_COUNT,
-    CALL_OF_GROWTH = CALL_cuModuleLoadData /* the first of those */
+    CALL_OF_GROWTH = CALL_cuModuleLoadData /* the first of GROWTH_MAP */
 } driver_call;
 
-/* The driver's functions, as the program last found them. */
+/* The driver's functions that the program last looked up. */
 static _Atomic(void *) reals[CALL_COUNT];
 
 static int device_of(const CUmemAllocationProp *properties)
@@ -201,7 +205,7 @@ static int device_of(const CUmemAllocationProp *properties)
                : -1;
 }
 
-/* ---- What is done around a call; `result` is what it answers ---- */
+/* ---- The actions around a call; `result` is what it returns ---- */
 
 #define AROUND_ALLOC(symbol, kind, call, bytes, device)                                            \
     rvli_call_begin();                                                                             \
@@ -304,7 +308,7 @@ DRIVER_MAP(FRONT)
 GROWTH_MAP(FRONT)
 #undef FRONT
 
-/* ---- Finding them ---- */
+/* ---- Look-ups ---- */
 
 static const struct {
     const char *symbol;
@@ -329,7 +333,7 @@ static const char *name_at(int call)
     return call < CALL_COUNT ? fronts[call].name : NULL;
 }
 
-/* The first of a name; CALL_COUNT if there is none. */
+/* The first call of a name; CALL_COUNT if there is none. */
 static int first_of(const char *name)
 {
     static rvli_name_table table = {.at = name_at};
@@ -355,7 +359,10 @@ int rvli_driver_call_of(const char *symbol)
     return rvli_name_table_find(&table, symbol);
 }
 
-/* The newest of that name up to the version; of the flavour that was asked for if there are two. */
+/*
+ * Chooses the newest entry of that name up to the version, and the requested stream flavour if
+ * there are two.
+ */
 void *rvli_driver_front_of(const char *name, int version, bool per_thread, void *found)
 {
     int best = -1;
@@ -370,7 +377,7 @@ void *rvli_driver_front_of(const char *name, int version, bool per_thread, void 
     return best >= 0 ? rvli_driver_front_at(best, found) : found;
 }
 
-/* ---- By way of the runtime ---- */
+/* ---- Look-ups by the runtime ---- */
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER
 
@@ -382,7 +389,7 @@ static int pass_on(int error, const char *name, void **pointer, int version, boo
 }
 
 #define PER_THREAD(flags) (((flags)&CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
-/* Flags that name neither flavour mean that of the code that asks. */
+/* Flags without a flavour mean the flavour of the calling code. */
 #define PER_THREAD_HERE(flags) ((flags) == CU_GET_PROC_ADDRESS_DEFAULT || PER_THREAD(flags))
 
 #define FRONT_ENTRY_POINT(function, flavour)                                                       \

@@ -7,13 +7,13 @@
 
 #include "hooks/preload/observe.h"
 
-/* A power of two. Where it is full, what else is used counts as known. */
+/* A power of two. When the table is full, further keys count as known. */
 #define KNOWN_MAX 16384u
 #define PROBES_MAX 64u
 
 static _Atomic(const void *) known[KNOWN_MAX];
 
-/* Without a lock: launches come from many threads, and this is asked at every one. */
+/* Lock-free: this runs at every launch, from many threads. */
 static bool is_first(const void *key)
 {
     size_t at = (size_t)(((uintptr_t)key >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that processes share, by the CUDA runtime: Reveille's own is passed over a socket of ours
- * (hooks/ipc/ipc.h), everything else is passed on.
+ * The CUDA runtime's calls for memory that processes share. Reveille's own memory is passed over
+ * our socket (hooks/ipc/ipc.h). Other calls are forwarded.
  */
 #include "hooks/ipc/foreign.h"
 #include "hooks/ipc/ipc.h"
@@ -18,7 +18,7 @@ int cudaIpcGetMemHandle(rvli_ipc_handle *handle, void *pointer)
     return next != NULL ? next(handle, pointer) : ABSENT;
 }
 
-/* On behalf of the caller of the function below. */
+/* For the caller of the function below, which has looked it up. */
 static int current_device(int *device_out)
 {
     rvli_runtime_cudaGetDevice next = rvli_next_cudaGetDevice(NULL);
@@ -29,7 +29,7 @@ int cudaIpcOpenMemHandle(void **pointer, rvli_ipc_handle handle, unsigned flags)
 {
     int error;
     uint64_t addr = 0;
-    (void)RVLI_RUNTIME(cudaGetDevice); /* found for this caller, for current_device() */
+    (void)RVLI_RUNTIME(cudaGetDevice); /* looked up for this caller; current_device() uses it */
     if (pointer != NULL && rvli_ipc_open(&handle, current_device, &addr, &error)) {
         if (error == RVLI_CUDA_SUCCESS)
             *pointer = (void *)(uintptr_t)addr;

@@ -26,7 +26,7 @@ typedef struct library {
     uintptr_t base;
 } library;
 
-#define VERSION_HIDDEN 0x8000u /* not the one that a plain look-up finds */
+#define VERSION_HIDDEN 0x8000u /* not the default version */
 
 static const void *at(uintptr_t base, uintptr_t pointer)
 {
@@ -63,7 +63,10 @@ static uint32_t gnu_hash(const char *name)
     return hash;
 }
 
-/* The table: bucket count, first hashed symbol, words of a filter, shift; then these three. */
+/*
+ * The table has a bucket count, the first hashed symbol, the words of a filter and its shift; then
+ * the filter, the buckets and the chain.
+ */
 static void *find_symbol(const library *in, const char *name)
 {
     uint32_t bucket_count = in->hash[0], first = in->hash[1], filter_words = in->hash[2];
@@ -106,7 +109,7 @@ static int search(struct dl_phdr_info *info, size_t size, void *user)
     return 0;
 }
 
-/* Any thread, any time: before main, and before our own constructors. */
+/* May run on any thread at any time, even before main() and our own constructors. */
 static void need_libc(void)
 {
     if (__atomic_load_n(&rvli_libc_dlsym, __ATOMIC_ACQUIRE) != NULL)
@@ -119,13 +122,13 @@ static void need_libc(void)
 
 /* ---- Look-ups ---- */
 
-/* What a name is here; -1: nothing. */
+/* The call or the slot of a name; -1: none. */
 typedef struct meaning {
     int call; /* of the driver */
     int slot; /* of the runtime */
 } meaning;
 
-/* Whether anybody here is interested, told by its first letters before anything else. */
+/* Whether the name is intercepted. Checks its first letters first. */
 static bool concerns_us(void *handle, const char *name, const void *caller, meaning *meaning_out)
 {
     if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dlsym() and dlvsym(), stood in front of.
+ * Interception of dlsym() and dlvsym().
  *
- * libcudart (also where it is linked into the program), NCCL and PyTorch find the driver's
- * functions by them. A look-up that is none of our business must go on as if nobody had come
- * between: RTLD_NEXT and RTLD_DEFAULT mean something else for another caller. So lookup_entry.c
- * jumps on to the C library's function with the caller's return address in place.
+ * libcudart (also if linked into the program), NCCL and PyTorch find the driver's functions by
+ * them. Any other look-up must behave as if it were not intercepted, but RTLD_NEXT and RTLD_DEFAULT
+ * depend on the caller. So lookup_entry.c jumps to the C library's function with the caller's
+ * return address in place.
  *
- * The C library's own functions are read from its symbol table: any call that would find them
- * otherwise is one of ours.
+ * The C library's own functions are read from its symbol table, because any call that would find
+ * them is intercepted.
  */
 #ifndef RVL_HOOKS_PRELOAD_LOOKUP_H
 #define RVL_HOOKS_PRELOAD_LOOKUP_H
 
-/* The C library's; good once one of the two below has run. */
+/* The C library's functions. Valid once one of the two functions below has run. */
 extern void *rvli_libc_dlsym;
 extern void *rvli_libc_dlvsym;
 
-/* What to answer, or NULL: jump on. */
+/* Return the result, or NULL to jump to the C library's function. */
 void *rvli_lookup_dlsym(void *handle, const char *name, const void *caller);
 void *rvli_lookup_dlvsym(void *handle, const char *name, const char *version, const void *caller);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dlsym(handle, name) and dlvsym(handle, name, version), as the program calls them: hooks/preload/
- * lookup.h. In assembly, since C cannot promise to leave the caller's return address where it is.
+ * dlsym(handle, name) and dlvsym(handle, name, version), as the program calls them: see
+ * hooks/preload/lookup.h. In assembly, because C cannot keep the caller's return address in place.
  */
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -56,7 +56,7 @@ __asm__(".text\n"
         ".cfi_endproc\n"
         ".size dlvsym, .-dlvsym\n");
 #elif defined(__aarch64__)
-/* The return address is in x30. x16 is free for jumps between libraries, as a PLT's own. */
+/* The return address is in x30. x16 may be used for jumps between libraries, as in a PLT. */
 #define PUSH_RETURN                                                                                \
     ".cfi_startproc\n"                                                                             \
     "    hint #34\n" /* bti c */                                                                   \
@@ -105,4 +105,4 @@ __asm__(".text\n"
 #error "look-ups have no entry for this processor: hooks/CMakeLists.txt leaves them out"
 #endif
 
-typedef int rvli_lookup_entry_is_assembly; /* a file without a declaration is no C */
+typedef int rvli_lookup_entry_is_assembly; /* C requires at least one declaration in a file */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory calls of the CUDA runtime. cudaMalloc() and cudaFree() are Reveille's inside a region, and
- * for what came from one; everything else is passed on and told to the observer.
+ * The memory calls of the CUDA runtime. Reveille serves cudaMalloc() inside a region, and
+ * cudaFree() of memory from a region. Other calls are forwarded and reported to the observer.
  */
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
@@ -54,7 +54,10 @@ int cudaFree(void *pointer)
     return error;
 }
 
-/* FRONT_ALLOC(function, (parameters), (arguments)): the first is `void **pointer`, then `size`. */
+/*
+ * FRONT_ALLOC(function, (parameters), (arguments)): parameters begin with `void **pointer` and
+ * `size`.
+ */
 #define FRONT_ALLOC(name, parameters, arguments)                                                   \
     int name parameters                                                                            \
     {                                                                                              \

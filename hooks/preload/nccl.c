@@ -8,8 +8,7 @@
 #include <string.h>
 
 #define NAME "libnccl.so"
-/* Few places in a program allocate, and each is looked up once, or again if another has its place.
- */
+/* Few places in a program allocate. Each is looked up once, or again after a collision. */
 #define PLACES 256u
 
 static _Atomic uintptr_t nccls[PLACES], others[PLACES];

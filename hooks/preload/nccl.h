@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a call of CUDA is NCCL's own: by the library that it came from. So its memory has a name
- * in a recording, for every version of NCCL and every way to make a communicator.
+ * Finds whether NCCL made a call of CUDA, by the library that called. So a recording names NCCL's
+ * memory for every version of NCCL and every way to create a communicator.
  */
 #ifndef RVL_HOOKS_PRELOAD_NCCL_H
 #define RVL_HOOKS_PRELOAD_NCCL_H

@@ -11,7 +11,7 @@ void rvli_observe(rvli_observer observer)
     atomic_store(&rvli_observer_now, observer);
 }
 
-/* What the observer calls itself is nobody's event. */
+/* Does not report the observer's own calls. */
 void rvli_seen_tell(const rvli_seen *seen)
 {
     rvli_observer observer = atomic_load_explicit(&rvli_observer_now, memory_order_acquire);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program does with device memory beside Reveille, for those who want to know.
+ * Reports what the program does with device memory besides Reveille.
  *
- * Calls are seen at two levels, the CUDA runtime and the driver below it. One that the runtime
- * makes on behalf of a call that was seen is the same event: only the outermost is told. Reveille's
- * own calls are never told. An allocation is told when it has succeeded or was refused for want of
- * memory, a free before it is made.
+ * Calls are seen at two levels: the CUDA runtime and the driver below it. A call that the runtime
+ * makes inside another is the same event, so only the outermost is reported. Reveille's own calls
+ * are never reported. An allocation is reported after it has succeeded or was refused for lack of
+ * memory, a free before the call.
  */
 #ifndef RVL_HOOKS_PRELOAD_OBSERVE_H
 #define RVL_HOOKS_PRELOAD_OBSERVE_H
@@ -26,22 +26,22 @@ typedef struct rvli_seen {
     const char *function; /* "cudaMallocAsync", "cuMemCreate" */
     rvli_seen_kind kind;
     uint64_t id;
-    uint64_t size_bytes; /* 0 where memory is given back */
-    int device;          /* -1: that of the thread's context */
-    const void *caller;  /* where the call came from; NULL where memory is given back */
-    bool refused;        /* there was no memory, and there is no id */
+    uint64_t size_bytes; /* 0 for frees */
+    int device;          /* -1: the device of the thread's context */
+    const void *caller;  /* return address of the call; NULL for frees */
+    bool refused;        /* out of memory: there is no id */
 } rvli_seen;
 
-/* Of the runtime and of the driver: there is no memory. */
+/* The runtime's and the driver's error code for lack of memory. */
 #define RVLI_SEEN_OUT_OF_MEMORY 2
 
 typedef void (*rvli_observer)(const rvli_seen *seen);
 
 extern _Atomic(rvli_observer) rvli_observer_now;
-/* Calls of the runtime and the driver that this thread is in. */
+/* The number of calls of the runtime and the driver that this thread is inside. */
 extern _Thread_local unsigned rvli_calls_open __attribute__((tls_model("initial-exec")));
 
-/* From now on observer is told, on the thread that calls; NULL: nobody. */
+/* Sets the observer, which is called on the calling thread; NULL: none. */
 void rvli_observe(rvli_observer observer);
 
 void rvli_seen_tell(const rvli_seen *seen);
@@ -52,7 +52,7 @@ static inline bool rvli_seen_wanted(void)
            atomic_load_explicit(&rvli_observer_now, memory_order_relaxed) != NULL;
 }
 
-/* Around a call that gives memory. */
+/* Around a call that allocates. */
 static inline void rvli_call_begin(void)
 {
     rvli_calls_open++;
@@ -67,7 +67,7 @@ static inline void rvli_call_end(int error, const char *function, rvli_seen_kind
         rvli_seen_tell(&(rvli_seen){function, kind, id, size_bytes, device, caller, refused});
 }
 
-/* Around a call that takes memory back. */
+/* Around a call that frees. */
 static inline void rvli_return_begin(const char *function, rvli_seen_kind kind, uint64_t id)
 {
     if (rvli_seen_wanted())

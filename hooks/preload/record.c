@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recording, switched on by the environment: RVL_RECORD and the variables beside it.
+ * Recording, switched on by RVL_RECORD and related environment variables.
  *
- * A file without its end record is one of a process that was killed, so every orderly way out ends
- * it: exit() by libreveille's destructor, and _exit(), which forked workers of Python leave by,
- * here.
+ * A file without its end record means that the process was killed, so every orderly exit must close
+ * the file. libreveille's destructor does so at exit(). The _exit() below does so for programs such
+ * as forked Python workers.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +36,10 @@
 
 /* ---- What the program does ---- */
 
-/* device -1 of cuMemCreate() is memory of the host, and else the device of the thread's context. */
+/*
+ * For cuMemCreate(), device -1 is host memory. For other calls, it is the device of the thread's
+ * context.
+ */
 static bool is_of_a_device(const rvli_seen *seen)
 {
     return seen->kind != RVLI_SEEN_CREATE || seen->device >= 0;
@@ -126,7 +129,7 @@ static bool is_this_library(const char *path)
            named.st_ino == own.st_ino;
 }
 
-/* NVTX asks one library, and this one only if it is named. */
+/* NVTX loads only one library, so that variable must name this one. */
 static const char *read_prefix(void)
 {
     const char *prefix = getenv(NVTX_VARIABLE);
@@ -137,7 +140,7 @@ static const char *read_prefix(void)
     return prefix;
 }
 
-/* What has no path is looked for when a device is first used. */
+/* Checks only a path: a plain name is searched for when a device is first used. */
 static void check_nvml(void)
 {
     const char *library = getenv(NVML_VARIABLE);
@@ -145,7 +148,7 @@ static void check_nvml(void)
         refuse(NVML_VARIABLE, library, "the path of a library that can be read");
 }
 
-/* A mark that could not be written has been told by the recorder. */
+/* The recorder has already reported a mark that could not be written. */
 static void enter(uint64_t id, const char *name)
 {
     (void)rvli_recorder_enter(id, name);
@@ -158,7 +161,7 @@ static void leave(uint64_t id)
 
 static const rvli_nvtx_sink nvtx_sink = {.enter = enter, .leave = leave};
 
-/* A value that is not understood stops the program at its start, not in its middle. */
+/* Stops the program at its start if a value is not understood. */
 __attribute__((constructor)) static void record_from_start(void)
 {
     const char *path = getenv(PATH_VARIABLE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of the CUDA runtime that the preload library stands in front of. */
+/* The functions of the CUDA runtime that the preload library intercepts. */
 #ifndef RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
 #define RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
 
@@ -10,7 +10,7 @@
 RVLI_RUNTIME_FRONT_MAP(RVLI_RUNTIME_DECLARE)
 #undef RVLI_RUNTIME_DECLARE
 
-/* Our function in front of the one of a slot, NULL if there is none. */
+/* Our wrapper of a slot's function; NULL if there is none. */
 void *rvli_runtime_front(rvli_runtime_slot slot);
 
 #endif

@@ -8,7 +8,7 @@
 #include "hooks/record/recorder.h"
 #include "reveille/listen.h"
 
-/* A tag moves in several contexts: that is one move to the recording, and to importers. */
+/* A move of a tag in several contexts is one move for the recording and for importers. */
 static _Thread_local bool recorded_by_caller __attribute__((tls_model("initial-exec")));
 
 void rvli_guard_begin_move(void)
@@ -41,7 +41,7 @@ static const char *tag_name(const rvl_transition *transition, size_t index)
     return tag != 0 ? rvl_tag_name(rvl_transition_get_context(transition), tag) : NULL;
 }
 
-/* A trace knows a tag of a process alone, whichever contexts its memory lies in. */
+/* A trace has one tag for each process and name, regardless of contexts. */
 void rvli_guard_record_begin(const rvl_transition *transition)
 {
     const char *tag;
@@ -65,7 +65,7 @@ static rvl_status before(void *unused, const rvl_transition *transition)
     rvl_status status = rvli_guard_refuse_capture(kind);
     if (status != RVL_OK || kind != RVL_TRANSITION_PAUSE)
         return status;
-    rvli_guard_record_begin(transition); /* before anybody else can have the memory */
+    rvli_guard_record_begin(transition); /* before another process can get the memory */
     if (!recorded_by_caller)
         rvli_ipc_begin_waiting();
     status = rvli_ipc_suspend(transition);

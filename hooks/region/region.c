@@ -30,7 +30,7 @@ int rvli_region_alloc(int device, size_t size, void **pointer_out)
         record(device, size, addr);
     if (status == RVL_OK)
         *pointer_out = (void *)(uintptr_t)addr;
-    else if (status != RVL_ERR_DEVICE_OOM) /* which PyTorch tries again, after freeing */
+    else if (status != RVL_ERR_DEVICE_OOM) /* PyTorch frees memory and retries */
         rvli_say_error("allocating in a region");
     return rvli_saver_cuda_error(status);
 }
@@ -45,12 +45,13 @@ bool rvli_region_free(void *pointer, int *error_out)
     if (status == RVL_ERR_NOT_FOUND)
         return false;
     *error_out = rvli_saver_cuda_error(status);
-    if (status != RVL_OK && recorded) { /* it is still there */
+    if (status != RVL_OK && recorded) { /* it is still allocated */
         rvl_error cause = *rvli_error_get();
         rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, (uintptr_t)pointer, &was);
         rvli_error_set(&cause);
     }
-    /* At exit the driver may be gone before the program's last allocations, and they with it. */
+    /* At exit, the driver and all its memory may be gone before the program frees its last
+     * allocations. */
     if (*error_out != RVLI_CUDA_SUCCESS && *error_out != RVLI_CUDA_UNLOADING)
         rvli_say_error("freeing memory of a region");
     return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocating memory of a region, and finding it and its backup. */
+/* Allocates memory of regions, and finds allocations and their backups. */
 #include "hooks/region/saver_internal.h"
 
 #include <stdlib.h>
@@ -41,7 +41,9 @@ static rvl_status backup_of(const rvli_thread_settings *settings, rvl_backup *ba
     return RVL_OK;
 }
 
-/* Not every system can make exportable memory (containers, MIG): then it is made without. */
+/*
+ * Some systems cannot make exportable memory (containers, MIG). Then the memory is not exportable.
+ */
 static rvl_status allocate_for(rvli_saved *new, uint64_t size_bytes)
 {
     rvli_saved_context *in = new->in;
@@ -147,6 +149,6 @@ const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes)
 void rvli_saver_trim(uint64_t keep_bytes)
 {
     const rvli_saved_context *in = rvli_saver_newest_context();
-    if (in != NULL) /* the pool is one for all */
+    if (in != NULL) /* all contexts share the pool */
         (void)rvl_host_trim(in->context, rvli_settings()->keep_host ? keep_bytes : 0);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What both hook libraries do with memory, over the public API.
+ * Memory of regions for both hook libraries, over the public API.
  *
- * A context a device, opened when a region first allocates there: a process that sees eight cards
- * and uses one must not take memory of the other seven. Allocations with a disk backup have one for
- * themselves, since a context has one directory, and that may change. Beside what the context
- * knows, a table has each allocation of a region: whether an address is ours, what the backup is
- * made of, where one that was retained lies, and the name of its file.
+ * Each device has its own context, opened when a region first allocates there: a process that sees
+ * eight cards and uses one must not use memory of the other seven. Allocations with a disk backup
+ * have a separate context for each directory, since a context has one directory, and the program
+ * may change it. In addition to the contexts, a table has each allocation of a region: whether an
+ * address is ours, the kind of its backup, the address of a retained backup, and the name of its
+ * file.
  */
 #ifndef RVL_HOOKS_REGION_SAVER_H
 #define RVL_HOOKS_REGION_SAVER_H
@@ -18,43 +19,46 @@
 #include "hooks/process/settings.h"
 #include "reveille/reveille.h"
 
-/* Allocations that exist. Zero: no address is ours. */
+/* The number of live allocations. Zero: no address is ours. */
 extern _Atomic uint64_t rvli_saver_live;
 
-/* Whether what is allocated from now on is exportable, where the driver can do that. */
+/* Whether new allocations are exportable, if the driver supports that. */
 extern _Atomic bool rvli_saver_exportable;
 
-/* The context and first address of the allocation that contains an address; false: none of ours. */
+/*
+ * Finds the context and the first address of the allocation that contains an address. Returns false
+ * if it is not ours.
+ */
 bool rvli_saver_find(rvl_addr addr, rvl_context **context_out, rvl_addr *begin_out);
 
 /*
- * Allocates on a device by the thread's settings. RVL_ERR_DEVICE_OOM also where it would leave less
- * than the margin free; else as rvl_context_open() and rvl_alloc().
+ * Allocates on a device by the thread's settings. RVL_ERR_DEVICE_OOM: no memory, or less than the
+ * margin would stay free; otherwise as rvl_context_open() and rvl_alloc().
  */
 rvl_status rvli_saver_alloc(int device, uint64_t size_bytes, const rvli_thread_settings *settings,
                             rvl_addr *addr_out);
 
 /*
- * Waits for the device and frees the allocation that begins at addr. RVL_ERR_NOT_FOUND,
- * without a record: it is not ours; RVL_ERR_BUSY while a capture runs that forbids it; else as
- * rvl_free(). While another capture runs no device can be waited for, so that its memory stays
+ * Waits for the device and frees the allocation that begins at addr. RVL_ERR_NOT_FOUND, without an
+ * error record: it is not ours; RVL_ERR_BUSY during a capture that forbids it; otherwise as
+ * rvl_free(). During other captures no device can be synchronized, so the memory stays allocated
  * until rvli_saver_free_deferred().
  */
 rvl_status rvli_saver_free(rvl_addr addr);
 
-/* After the end of a capture: frees what could not be freed meanwhile. */
+/* Call after a capture: frees memory that could not be freed during it. */
 void rvli_saver_free_deferred(void);
 
 /*
- * Pauses or resumes a tag on every device; NULL: all. RVL_ERR_NOT_FOUND: no allocation of a region
- * ever had it; RVL_ERR_BUSY while a capture runs; a pause also as rvli_ipc_suspend(); else as
- * rvl_pause() and rvl_resume(). Each context is a transaction of its own; a resume that would not
- * fit in all of them moves none.
+ * Pauses or resumes a tag (NULL: all tags) on every device. RVL_ERR_NOT_FOUND: no allocation of a
+ * region ever had the tag; RVL_ERR_BUSY during a capture; a pause also as rvli_ipc_suspend();
+ * otherwise as rvl_pause() and rvl_resume(). Each context is its own transaction. A resume that
+ * would not fit in all contexts moves nothing.
  */
 rvl_status rvli_saver_pause(const char *tag);
 rvl_status rvli_saver_resume(const char *tag);
 
-/* Where the host backup of bytes at an address lies, retained ones included; NULL: none. */
+/* The host backup of the bytes at an address, also a retained one; NULL: none. */
 const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes);
 
 void rvli_saver_set_margin(uint64_t bytes);
@@ -62,7 +66,7 @@ void rvli_saver_set_retain(bool on);
 bool rvli_saver_get_retain(void);
 
 /*
- * Where files of disk backups are made, for allocations from now on; it is made if it is missing.
+ * Sets the directory for disk backups of new allocations, and creates it if it is missing.
  * RVL_ERR_INVALID: an empty path; RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_saver_set_directory(const char *path);
@@ -70,16 +74,18 @@ rvl_status rvli_saver_set_directory(const char *path);
 /* The context of a device for allocations without a disk backup, opened if needed. */
 rvl_status rvli_saver_context(int device, rvl_context **context_out);
 
-/* Whether a context is one of them. */
+/* Whether a context is one of regions. */
 bool rvli_saver_owns(const rvl_context *context);
 
-/* The contexts that were opened, in that order. RVL_ERR_NOT_FOUND past the last. */
+/* The contexts of regions in the order of opening. RVL_ERR_NOT_FOUND past the last. */
 rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **context_out);
 
-/* The value of cudaError_t that says most of a status and the thread's error record. */
+/* The value of cudaError_t that is closest to the status and the thread's error record. */
 int rvli_saver_cuda_error(rvl_status status);
 
-/* A line on stderr for each device that regions use: its driver, what is free, who holds the rest.
+/*
+ * Prints a line for each device of regions on stderr: its driver, its free memory, and the holders
+ * of the rest.
  */
 void rvli_saver_say_state(void);
 

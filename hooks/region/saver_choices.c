@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the process chooses for all its regions; without a choice its environment counts. */
+/*
+ * Settings that the process changes for all its regions. Those of the environment are the defaults.
+ */
 #include "hooks/region/saver_internal.h"
 
 #include <limits.h>
@@ -9,7 +11,7 @@
 #include "base/error.h"
 
 static _Atomic uint64_t margin_bytes;
-static _Atomic int retain_choice = -1; /* -1: as the environment has it */
+static _Atomic int retain_choice = -1; /* -1: the environment's setting */
 static _Atomic(const char *) directory_choice;
 
 void rvli_saver_set_margin(uint64_t bytes)

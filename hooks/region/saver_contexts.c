@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts, each of one device and, for disk backups, one directory; and the tags in them. A
- * context is opened when it is first needed and never closed: so one that was found may be used
- * without a lock.
+ * The contexts, one for each device and, with disk backups, each directory; and their tags. A
+ * context is opened when it is first needed and never closed, so it may be used without a lock.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -49,7 +48,7 @@ static rvli_saved_context *find_context(int device, const char *directory)
     return NULL;
 }
 
-/* Where its files go: those of disk backups, or what a store has no room for. NULL: nowhere. */
+/* The directory for its disk backups, or for the overflow of a store; NULL: none. */
 static const char *directory_of(const rvli_saved_context *in)
 {
     const rvli_process_settings *settings = rvli_settings();
@@ -65,7 +64,7 @@ static rvl_status open_context(rvli_saved_context *in)
         .struct_size = sizeof cuda,
         .devices = &in->device,
         .device_count = 1,
-        .host_keep = RVL_HOST_KEEP_ALL, /* what shall go is given back by rvli_saver_trim() */
+        .host_keep = RVL_HOST_KEEP_ALL, /* rvli_saver_trim() returns the rest to the system */
         .flags = (settings->host_ahead ? RVL_CUDA_HOST_AHEAD : 0u) |
                  (settings->host_pageable ? RVL_CUDA_HOST_PAGEABLE : 0u),
     };
@@ -74,7 +73,7 @@ static rvl_status open_context(rvli_saved_context *in)
         .backend_options = &cuda,
         .disk_directory = directory_of(in),
         .store_path = settings->store_path,
-        .flags = RVL_CONTEXT_DISK_TMPFS /* as torch_memory_saver allows it */ |
+        .flags = RVL_CONTEXT_DISK_TMPFS /* as in torch_memory_saver */ |
                  (overflows ? RVL_CONTEXT_STORE_OVERFLOW : 0u),
     };
     rvl_status status = rvl_context_open("cuda", &options, &in->context);
@@ -173,7 +172,7 @@ rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *na
     return tag;
 }
 
-/* A tag that is there keeps the options that others have given it. */
+/* Keeps the options of an existing tag, which others may have set. */
 static rvl_status define_tag(const rvli_saved_context *in, const char *name, rvl_tag *number_out)
 {
     const rvl_tag_options options = {.struct_size = sizeof options, .flags = RVL_TAG_POISON};

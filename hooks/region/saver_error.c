@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a caller of the CUDA runtime is told of a failure. */
+/* Converts errors to those of the CUDA runtime. */
 #include "hooks/region/saver.h"
 
 #include "base/error.h"
@@ -27,7 +27,7 @@ int rvli_saver_cuda_error(rvl_status status)
         return RVLI_CUDA_NOT_SUPPORTED;
     case RVL_ERR_BUSY:
         return RVLI_CUDA_CAPTURE_UNSUPPORTED;
-    default: /* the driver's numbers are the runtime's, except for those above */
+    default: /* the driver and the runtime share all other numbers */
         return native > 0 && native < RVLI_CUDA_UNKNOWN ? native : RVLI_CUDA_UNKNOWN;
     }
 }

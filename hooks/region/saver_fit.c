@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a resume fits. Each context looks for itself, but with several of them the first might be
- * resumed and the next not fit: so all are asked before.
+ * Checks that a resume fits. Each context checks itself, but with several contexts the first might
+ * be resumed before the next does not fit. So all are checked first.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "hooks/record/recorder.h"
 
-/* What a resume asks of a device, over all contexts there. */
+/* The memory that a resume needs on a device, over all contexts there. */
 typedef struct demand {
     unsigned contexts;
     uint64_t needed_bytes, free_bytes;

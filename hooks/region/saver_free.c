@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Freeing memory of a region. While a stream is captured no device can be waited for, and what is
- * prepared for a move is that move's: what is freed then all the same is out of sight at once, and
- * its memory goes when the capture or the move has ended.
+ * Frees memory of regions. During a capture no device can be synchronized, and memory prepared for
+ * a move belongs to that move. Allocations freed then are removed from the table at once, and their
+ * memory is freed when the capture or the move has ended.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -15,7 +15,9 @@
 
 static _Atomic(rvli_saved *) deferred; /* changed with the lock held */
 
-/* What cudaFree does of itself: nobody may be using the memory. Success: the record is gone. */
+/*
+ * Waits for the device, as cudaFree() does, and frees the memory. On success, `gone` is freed, too.
+ */
 static rvl_status release(rvli_saved *gone, const rvl_allocation *facts)
 {
     rvl_context *context = gone->in->context;
@@ -29,8 +31,7 @@ static rvl_status release(rvli_saved *gone, const rvl_allocation *facts)
     rvli_ipc_forget(context, facts->id);
     rvli_disk_name_remove(gone->name);
     free(gone);
-    if (facts->backup_bytes >
-        0) /* the program that frees it then expects the host memory back, too */
+    if (facts->backup_bytes > 0) /* then the program expects the host memory back, too */
         rvli_saver_trim(0);
     return RVL_OK;
 }
@@ -53,7 +54,10 @@ static rvli_saved *next_deferred(void)
     return first;
 }
 
-/* What cannot be freed stays for the next time. In a child by fork it is the parent's. */
+/*
+ * Frees a deferred allocation, or defers it again and returns false. In a forked child, only the
+ * entry is freed: the memory is the parent's.
+ */
 static bool free_deferred(rvli_saved *gone)
 {
     rvl_allocation facts = {.struct_size = sizeof facts};
@@ -64,7 +68,7 @@ static bool free_deferred(rvli_saved *gone)
     rvl_status status = release(gone, &facts);
     if (status == RVL_OK)
         return true;
-    if (status != RVL_ERR_BUSY) /* else it is still prepared */
+    if (status != RVL_ERR_BUSY) /* RVL_ERR_BUSY: still prepared for a move */
         rvli_say_error("freeing memory of a region that could not go before");
     defer(gone);
     return false;
@@ -109,7 +113,7 @@ static rvl_status free_found(rvli_saved *gone, const rvl_allocation *facts)
 rvl_status rvli_saver_free(rvl_addr addr)
 {
     rvl_allocation facts = {.struct_size = sizeof facts};
-    /* Out of the table first: once freed, the address may come to another thread. */
+    /* Removed from the table first: once freed, another thread may get the address. */
     rvli_saved *gone = rvli_saver_remove(addr);
     if (gone == NULL)
         return RVL_ERR_NOT_FOUND;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pausing and resuming by tag, on every device. A disk backup has a name while it is paused; a
- * retained backup stays readable.
+ * Pauses and resumes by tag on every device. The file of a disk backup has a name while the
+ * allocation is paused. A retained backup stays readable.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -38,7 +38,7 @@ static rvl_status pause_one(rvli_saved_context *in, const rvli_saved_tag *tag)
     return status;
 }
 
-/* Its other options may be the program's. */
+/* Keeps the tag's other options, which the program may have set. */
 static rvl_status set_retain(const rvli_saved_context *in, rvli_saved_tag *tag, bool retain)
 {
     rvl_status status = tag->retain != retain
@@ -49,7 +49,10 @@ static rvl_status set_retain(const rvli_saved_context *in, rvli_saved_tag *tag, 
     return status;
 }
 
-/* Where each backup lies that will be retained; the context says it no more once it is resumed. */
+/*
+ * Stores the addresses of backups that will be retained: after the resume, the context no longer
+ * returns them.
+ */
 static rvl_status prepare_resume(rvli_saved_context *in, const rvli_saved_tag *tag, bool retain)
 {
     uint64_t at = 0, size_bytes;
@@ -91,14 +94,14 @@ static rvl_status resume_one(rvli_saved_context *in, const rvli_saved_tag *tag)
     rvl_status status = prepare_resume(in, tag, retain);
     if (status == RVL_OK)
         status = rvl_resume(in->context, tag != NULL ? &tag->number : NULL, tag != NULL, NULL);
-    if (status == RVL_OK && !retain) /* else its file and host memory stay */
+    if (status == RVL_OK && !retain) /* otherwise its file and host memory are kept */
         after_resume(in, tag);
     return status;
 }
 
 /* ---- All of them ---- */
 
-/* Each context that has the tag, one after the other, until one fails. */
+/* Moves the tag in each of its contexts, until one fails. */
 static rvl_status move_all(const char *name, move_fn move)
 {
     bool found = name == NULL;
@@ -119,8 +122,7 @@ static rvl_status move_all(const char *name, move_fn move)
     return RVL_ERR_NOT_FOUND;
 }
 
-/* A move that failed may have done its work in some contexts: what is recorded then is what is so.
- */
+/* A failed move may have succeeded in some contexts: records the actual states. */
 static rvl_status move_recorded(const char *name, move_fn move)
 {
     rvli_guard_begin_move();
@@ -140,7 +142,7 @@ rvl_status rvli_saver_pause(const char *tag)
     if (status != RVL_OK)
         return status;
     rvli_saver_free_deferred();
-    rvli_recorder_pause(tag); /* before anybody else can have the memory */
+    rvli_recorder_pause(tag); /* before another process can get the memory */
     return move_recorded(tag, pause_one);
 }
 

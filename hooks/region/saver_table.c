@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The allocations of regions by their addresses. Every free of the program asks here whether an
- * address is ours, so one that never can have been is told without the lock.
+ * The allocations of regions by address. Every free in the program is checked here, so addresses
+ * that were never ours are recognized without the lock.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -12,14 +12,14 @@
 _Atomic uint64_t rvli_saver_live;
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static rvli_addrmap table; /* of rvli_saved; guarded by the lock */
+static rvli_addrmap table; /* values: rvli_saved; guarded by the lock */
 static bool table_ready;
 
-/* Between the lowest and the highest address that was ever ours; an address elsewhere never was. */
+/* The bounds of all addresses that were ever ours. */
 static _Atomic uint64_t lowest = UINT64_MAX;
 static _Atomic uint64_t highest;
 
-/* Memory may be asked for before any constructor of ours has run. */
+/* Initializes the table, too: the first allocation may come before our constructors. */
 void rvli_saver_lock(void)
 {
     pthread_mutex_lock(&table_lock);

@@ -9,7 +9,7 @@
 #include "hooks/region/saver.h"
 #include "hooks/shim/runtime.h"
 
-/* Programs look for this variable's name in the file, to learn that it can do disk backups. */
+/* Programs search the file for this name to learn that it supports disk backups. */
 __attribute__((used)) static const char disk_backup_variable[] = "TMS_INIT_ENABLE_DISK_BACKUP";
 
 #define KEPT "pinned"
@@ -109,12 +109,12 @@ bool tms_get_retain_cpu_backup(void)
 
 /* ---- Pausing and resuming ---- */
 
-/* The package does not look at what is returned: going on after a failure would be silent. */
+/* Ends the process on a failure: the package ignores the result and would go on without notice. */
 static int end_unless_done(rvl_status status, const char *what, const char *tag)
 {
     char message[RVLI_MESSAGE_BYTES];
     if (status == RVL_OK || status == RVL_ERR_NOT_FOUND)
-        return RVLI_CUDA_SUCCESS; /* a tag that was never used has nothing to move */
+        return RVLI_CUDA_SUCCESS; /* a tag that was never used has no memory */
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, what);
     if (tag != NULL) {

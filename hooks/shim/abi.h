@@ -26,7 +26,7 @@ RVL_API void tms_set_retain_cpu_backup(bool on);
 RVL_API bool tms_get_retain_cpu_backup(void);
 RVL_API uint8_t *tms_get_cpu_backup_pointer(const uint8_t *gpu, uint64_t bytes);
 
-/* The package looks for these two of the CUDA runtime in the hook library: they are passed on. */
+/* Forwarded to the CUDA runtime: the package looks them up in the hook library. */
 RVL_API int cudaGetLastError(void);
 RVL_API int cudaHostGetFlags(unsigned *flags, void *pointer);
 

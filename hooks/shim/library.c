@@ -17,10 +17,10 @@
 #define LIBRARY "libreveille.so.0"
 
 static _Atomic(const rvli_library_calls *) calls;
-/* Where libreveille begins and ends. */
+/* The address range of libreveille. */
 static _Atomic uintptr_t library_begin, library_end;
 
-/* ---- Without it ---- */
+/* ---- If it is missing ---- */
 
 static _Noreturn void give_up(const char *path, const char *problem)
 {
@@ -31,16 +31,16 @@ static _Noreturn void give_up(const char *path, const char *problem)
     rvli_text_add(&text, problem);
     line[text.length] = '\n';
     ssize_t written = write(STDERR_FILENO, line, text.length + 1);
-    (void)written; /* there is nobody else to tell */
+    (void)written; /* nowhere else to report it */
     abort();
 }
 
 /* ---- Finding it ---- */
 
-/* Where it lies from the folder of this library's own file: beside it, or as a wheel has it. */
+/* Paths from the folder of this library's own file: in that folder, or in a wheel. */
 static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY};
 
-/* The folder of this library's file, whatever link it was opened by. "": nobody knows. */
+/* The folder of this library's real file, with links resolved; "" if unknown. */
 static void own_folder(char path[PATH_MAX])
 {
     Dl_info info;
@@ -51,7 +51,10 @@ static void own_folder(char path[PATH_MAX])
     *(slash != NULL ? slash : path) = '\0';
 }
 
-/* In the global scope, so that dlsym(RTLD_DEFAULT) finds what reveille/hooks.h declares. */
+/*
+ * Opens it in the global scope, so that dlsym(RTLD_DEFAULT) finds the functions of
+ * reveille/hooks.h.
+ */
 static void *open_library(char path[PATH_MAX])
 {
     char folder[PATH_MAX];
@@ -100,7 +103,7 @@ static void note_range(const void *inside)
     atomic_store(&library_begin, range.begin);
 }
 
-/* Threads that find it at once find the same. */
+/* Threads may run this at the same time: all find the same table. */
 void rvli_library_need(void)
 {
     char path[PATH_MAX];
@@ -134,13 +137,13 @@ __attribute__((constructor)) static void find_at_start(void)
     rvli_library_need();
 }
 
-/* ---- Handing on ---- */
+/* ---- Forwarding ---- */
 
 static const rvli_library_calls *library(void)
 {
     const rvli_library_calls *found = atomic_load_explicit(&calls, memory_order_acquire);
     if (__builtin_expect(found == NULL, 0)) {
-        rvli_library_need(); /* called before our constructor */
+        rvli_library_need(); /* a call before our constructor */
         found = atomic_load(&calls);
     }
     return found;
@@ -160,7 +163,7 @@ RVLI_LIBRARY_CALLS_MAP(HAND_ON, HAND_ON_VOID)
 #undef HAND_ON
 #undef HAND_ON_VOID
 
-/* ---- A copy at hand ---- */
+/* ---- The cached settings of a thread ---- */
 
 _Thread_local rvli_thread_settings *rvli_settings_at_hand;
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libreveille, as a hook library finds it: the one that the process has already, else the one that
- * lies where the hook library's own file does.
+ * Finds libreveille for a hook library: the one already loaded in the process, or else the one near
+ * the hook library's own file.
  */
 #ifndef RVL_HOOKS_SHIM_LIBRARY_H
 #define RVL_HOOKS_SHIM_LIBRARY_H
 
 #include <stdbool.h>
 
-/* "preload" or "torch": each hook library has its own. */
+/* "preload" or "torch": defined by each hook library. */
 extern const char *const rvli_shim_mode;
 
-/* Finds it, unless it has been found. Ends the process, with a line that says why, if it is not
- * there. */
+/* Finds libreveille, once. Ends the process with a message if it is missing. */
 void rvli_library_need(void);
 
 /* Whether an address lies in libreveille. */

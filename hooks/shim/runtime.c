@@ -15,7 +15,7 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* The first and the last byte of this library: symbols that the linker makes. */
+/* The bounds of this library: symbols that the linker defines. */
 extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
@@ -48,8 +48,8 @@ static void *foreign(void *function)
 }
 
 /*
- * In what a library that is loaded depends on, itself included. NULL: in the global scope. That is
- * not RTLD_DEFAULT, which begins with this library where it was linked with -Bsymbolic.
+ * Searches a loaded library and its dependencies. path NULL: the global scope, which is not
+ * RTLD_DEFAULT: that begins with this library where it was linked with -Bsymbolic.
  */
 static void *search_library(const char *path, const char *name)
 {
@@ -80,7 +80,7 @@ static void *search_known(const char *name)
     return function;
 }
 
-/* Closing the library must not take away what we go on calling. */
+/* Keeps the library loaded if the program closes it: we go on calling its functions. */
 static void keep_loaded(const void *function)
 {
     Dl_info info;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CUDA runtime of the program, whichever it is.
+ * The CUDA runtime of the program, whichever version it is.
  *
- * No libcudart is linked: a function is what the program would have got without us, the next in the
- * global scope; else, where a program has its runtime for itself (dlopen without RTLD_GLOBAL), the
- * one that the caller's own libraries depend on; else one that is loaded already. The library that
- * it lies in stays loaded from then on.
+ * No libcudart is linked. A function is looked up in this order: the next one in the global scope,
+ * which the program would call without us; if the program loaded its runtime privately (dlopen()
+ * without RTLD_GLOBAL), the one that the caller's library depends on; or one that is loaded
+ * already. The library of the function then stays loaded.
  */
 #ifndef RVL_HOOKS_SHIM_RUNTIME_H
 #define RVL_HOOKS_SHIM_RUNTIME_H
@@ -18,8 +18,8 @@
 #include "hooks/process/cuda_values.h"
 
 /*
- * X(function, (parameters)): all return cudaError_t; structures of CUDA pass as pointers. First
- * those that the preload library stands in front of.
+ * X(function, (parameters)): all return cudaError_t, and structures of CUDA are passed as pointers.
+ * RVLI_RUNTIME_FRONT_MAP has those that the preload library intercepts.
  */
 #define RVLI_RUNTIME_FRONT_MAP(X)                                                                  \
     X(cudaMalloc, (void **pointer, size_t size))                                                   \
@@ -72,19 +72,19 @@ RVLI_RUNTIME_MAP(RVLI_RUNTIME_TYPE)
 
 extern _Atomic(void *) rvli_runtime_found[RVLI_RUNTIME_COUNT];
 
-/* Looks for a function on behalf of code at an address. NULL: there is none. */
+/* Looks up a function for the caller at this address. Returns NULL if there is none. */
 void *rvli_runtime_search(rvli_runtime_slot slot, const void *caller);
 
-/* Notes a function that the program has found itself, unless one is known. */
+/* Stores a function that the program looked up itself, unless one is stored. */
 void rvli_runtime_note(rvli_runtime_slot slot, void *function);
 
-/* The slot of a function's name, -1 if it has none. */
+/* The slot of a function's name; -1 if there is none. */
 int rvli_runtime_slot_of(const char *name);
 
 /* Whether an address lies in this library, or in libreveille. */
 bool rvli_is_own(const void *address);
 
-/* Where this library begins. */
+/* The first address of this library. */
 const void *rvli_own_begin(void);
 
 static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
@@ -93,7 +93,7 @@ static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
     return function != NULL ? function : rvli_runtime_search(slot, caller);
 }
 
-/* rvli_next_cudaFree(caller): the program's function, NULL if there is none. */
+/* rvli_next_cudaFree(caller): the program's function; NULL if there is none. */
 #define RVLI_RUNTIME_NEXT(name, parameters)                                                        \
     static inline rvli_runtime_##name rvli_next_##name(const void *caller)                         \
     {                                                                                              \
@@ -105,7 +105,7 @@ static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
 RVLI_RUNTIME_MAP(RVLI_RUNTIME_NEXT)
 #undef RVLI_RUNTIME_NEXT
 
-/* On behalf of the caller of this function: RVLI_RUNTIME(cudaFree)(pointer). */
+/* For the caller of the enclosing function: RVLI_RUNTIME(cudaFree)(pointer). */
 #define RVLI_RUNTIME(name) rvli_next_##name(__builtin_return_address(0))
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pair of functions for torch.cuda.memory.CUDAPluggableAllocator. Inside a region memory is
- * Reveille's, outside it comes from the program's CUDA runtime. NULL is how PyTorch learns that
- * memory is short.
+ * The two functions for torch.cuda.memory.CUDAPluggableAllocator. Memory inside a region is
+ * Reveille's; outside, it comes from the program's CUDA runtime. NULL tells PyTorch that there is
+ * no memory.
  */
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@ RVL_API void tms_torch_free(void *pointer, ssize_t size, int device, void *strea
 
 const char *const rvli_shim_mode = "torch";
 
-/* The runtime allocates on the thread's device. */
+/* Sets the device meanwhile: the runtime allocates on the thread's device. */
 static void *alloc_outside(size_t size, int device)
 {
     void *pointer = NULL;
