@@ -32,7 +32,7 @@ uint64_t rvli_arena_take(rvli_arena *arena, uint64_t size)
     } while (length != 0 && length < size);
     if (length == 0)
         return 0;
-    /* Removing first leaves room for what is put back: neither can run out of memory. */
+    /* Removing first leaves room in the map, so the insertions cannot fail for lack of memory. */
     rvli_addrmap_remove(&arena->free, begin);
     if (length > size &&
         rvli_addrmap_insert(&arena->free, begin + size, as_value(length - size)) != RVL_OK) {

@@ -2,10 +2,10 @@
 /*
  * Copies, and waiting for them and for the device.
  *
- * Each direction has a stream of its own, so that both run at the speed of the link. Host memory of
- * the pool may still be in the making: a copy is cut where chunks meet, and each piece is queued as
- * soon as its chunk is there. What is not registered is copied by threads through pinned buffers
- * (staging.h), or through the driver's own if those are refused as well.
+ * Each direction has its own stream, so both run at the speed of the link. Host memory of the pool
+ * may still be in preparation, so a copy is split at chunks, and each piece is queued as soon as
+ * its chunk is ready. Memory that is not registered is copied by threads through pinned buffers
+ * (staging.h), or through the driver's own buffers if pinned ones are refused, too.
  */
 #include "backends/cuda/cuda.h"
 
@@ -61,7 +61,7 @@ rvl_status rvli_cuda_op_host_alloc(void *self, int number, uint64_t size, void *
     return status == RVL_OK ? rvli_pinned_alloc(size, device->numa_node, host_out) : status;
 }
 
-/* Host memory is given back also when the device is lost. */
+/* Frees host memory even if the device is lost. */
 rvl_status rvli_cuda_op_host_free(void *self, int number, void *host, uint64_t size)
 {
     rvli_cuda_instance *instance = self;
@@ -106,7 +106,7 @@ rvl_status rvli_cuda_op_host_ahead(void *self, int number, uint64_t bytes, uint6
 
 /* ---- Copies ---- */
 
-/* A fill goes before what is queued behind it, and staging has streams of its own. */
+/* Waits for queued fills: a later copy must not overtake them on staging's own streams. */
 static CUresult await_fills(rvli_cuda_device *device)
 {
     return atomic_exchange(&device->fills, false) ? rvli_cuda.cuStreamSynchronize(device->in)
@@ -114,15 +114,15 @@ static CUresult await_fills(rvli_cuda_device *device)
 }
 
 /*
- * A simulated GPU knows what is in a copy by both of its addresses: what went through a buffer
- * would be unknown.
+ * A simulated GPU tracks content by both addresses of a copy. Through a buffer, it would lose
+ * track.
  */
 static bool is_staged(rvli_pinned_span span)
 {
     return span.pageable && !rvli_cuda.simulated;
 }
 
-/* One stretch of a copy. Its host memory is there. */
+/* Queues one span of a copy. Its host memory is ready. */
 static CUresult span_out(rvli_cuda_device *device, char *host, CUdeviceptr addr,
                          rvli_pinned_span span)
 {
@@ -210,7 +210,7 @@ rvl_status rvli_cuda_op_fill(void *self, int number, uint64_t addr, uint64_t siz
         status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
-    CUresult result = rvli_staging_drain(&device->staging); /* copies that were queued before it */
+    CUresult result = rvli_staging_drain(&device->staging); /* copies queued before the fill */
     if (result == CUDA_SUCCESS)
         result = rvli_cuda.cuMemsetD8Async(addr, byte, size, device->in);
     atomic_store(&device->fills, true);
@@ -304,7 +304,7 @@ rvl_status rvli_cuda_op_record_event(void *self, int number, uint64_t *event_out
     return status;
 }
 
-/* All parts are waited for whatever happens; the event is idle again afterwards. */
+/* Waits for all parts, even after an error. The event can be reused afterwards. */
 rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number)
 {
     rvli_cuda_instance *instance = self;
@@ -334,7 +334,7 @@ rvl_status rvli_cuda_op_wait_user(void *self, void *event)
 {
     rvli_cuda_instance *instance = self;
     CUresult result = rvli_cuda.cuEventSynchronize(event);
-    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* none is current */
+    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* no context is current */
         rvl_status status = rvli_cuda_enter(&instance->devices[0]);
         if (status != RVL_OK)
             return status;
@@ -363,13 +363,16 @@ rvl_status rvli_cuda_op_synchronize(void *self, int number)
     return computing != RVL_OK ? computing : status;
 }
 
-/* The legacy stream answers that some stream is being captured: as good as captured itself. */
+/*
+ * For the legacy stream, the driver can return that another stream is being captured. That counts
+ * as captured.
+ */
 rvl_status rvli_cuda_op_is_capturing(void *self, void *stream, bool *capturing_out)
 {
     rvli_cuda_instance *instance = self;
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = rvli_cuda.cuStreamIsCapturing(stream, &state);
-    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* none is current */
+    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* no context is current */
         rvl_status status = rvli_cuda_enter(&instance->devices[0]);
         if (status != RVL_OK)
             return status;

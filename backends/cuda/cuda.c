@@ -71,7 +71,7 @@ static rvl_status read_facts(rvli_cuda_device *device)
     return status;
 }
 
-/* Where it is not known, nothing depends on it. */
+/* RVLI_NUMA_ANY if it is unknown: nothing depends on it. */
 static int numa_node_of(rvli_cuda_device *device)
 {
     if (rvli_cuda.cuDeviceGetPCIBusId(device->bus_id, (int)sizeof device->bus_id,
@@ -170,7 +170,7 @@ static rvl_status open_devices(rvli_cuda_instance *instance, const rvl_cuda_opti
                                int count)
 {
     for (int i = 0; i < count; i++) {
-        instance->device_count = i + 1; /* close_device() copes with half of one */
+        instance->device_count = i + 1; /* close_device() accepts a partly opened device */
         int ordinal = options->devices != NULL ? options->devices[i] : i;
         rvl_status status = open_device(&instance->devices[i], ordinal);
         if (status != RVL_OK)
@@ -216,8 +216,8 @@ static rvl_status cuda_open(const void *user_options, rvli_clock *clock, void **
 }
 
 /*
- * Costs to begin with: those of the measured profile that has this capacity, else the H200's. The
- * core learns from what calls take (core/learn_ops.h).
+ * Initial costs: those of the measured profile with this capacity, or else the H200's. The core
+ * learns from the times of calls (core/learn_ops.h).
  */
 static rvl_status find_costs(uint64_t capacity_bytes, rvl_profile *profile)
 {

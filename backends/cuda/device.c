@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A device of an instance: finding it, losing it, and making its context current. */
+/* The devices of an instance: look-up, loss, and making the context current. */
 #include "backends/cuda/cuda.h"
 
 #include "base/error.h"
@@ -30,8 +30,8 @@ rvl_status rvli_cuda_device_check(rvli_cuda_device *device, CUresult result, con
 /* ---- The calling thread ---- */
 
 /*
- * While anybody captures in global mode, recording or waiting for an event on any thread would end
- * the capture, unless that thread has said that it knows what it does. Our streams are never part
+ * During a capture in global mode, recording or waiting for an event on any thread would end the
+ * capture, unless that thread is in relaxed mode. Relaxed is safe here: our streams are never part
  * of a capture.
  */
 static _Thread_local CUstreamCaptureMode callers_mode __attribute__((tls_model("initial-exec")));

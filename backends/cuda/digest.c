@@ -18,14 +18,14 @@ static const _Alignas(16) unsigned char kernel_bytes[] = {
 };
 static const void *const kernel_image = kernel_bytes;
 #else
-static const void *const kernel_image = NULL; /* there was no nvcc */
+static const void *const kernel_image = NULL; /* built without nvcc */
 #endif
 
 static CUresult launch(const rvli_cuda_digests *digests, uint64_t *granules, uint64_t granule_bytes,
                        uint64_t count, rvli_digest *slots)
 {
     rvli_secret secret = digests->secret;
-    /* The kernel without a secret takes the first four. */
+    /* The kernel without a secret uses only the first four. */
     void *params[] = {&granules, &granule_bytes, &count, &slots, &secret.low, &secret.high};
     CUfunction kernel = digests->by_secret ? digests->secret_kernel : digests->kernel;
     return rvli_cuda.cuLaunchKernel(kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
@@ -60,16 +60,16 @@ static CUresult load(rvli_cuda_digests *digests, uint64_t slot_count)
 }
 
 /*
- * Learns whether the kernel computes. A simulated GPU launches it and runs nothing: all content
- * would have the digest that happens to lie there, and be taken for any other. The kernel stays
- * loaded there, since it takes what it takes on a card. What is digested and the answer lie in the
+ * Tests whether the kernel runs. A launch on a simulated GPU does nothing: every content would have
+ * the digest that happens to be in memory, and all would compare equal. The kernel stays loaded
+ * there, too, because it uses as much memory as on a card. The test's content and result are in the
  * pinned memory.
  */
 static CUresult try_kernel(rvli_cuda_digests *digests)
 {
     uint64_t *content = (uint64_t *)(digests->slots + 1);
     if (digests->slot_count <= PROBE_WORDS)
-        return CUDA_SUCCESS; /* a device of 16 MiB */
+        return CUDA_SUCCESS; /* a device of 16 MiB at most */
     for (uint64_t i = 0; i < PROBE_WORDS; i++)
         content[i] = i + 1;
     const rvli_digest right = rvli_digest_of(content, PROBE_WORDS * sizeof *content);
@@ -100,7 +100,7 @@ rvl_status rvli_cuda_digests_open(rvli_cuda_device *device)
     return RVL_OK;
 }
 
-/* Forgets the first delivery. With the lock held. */
+/* Removes the first delivery. With the lock held. */
 static void drop_first(rvli_cuda_digests *digests)
 {
     rvli_cuda_delivery *first = digests->first;
@@ -139,7 +139,7 @@ bool rvli_cuda_digests_available(const rvli_cuda_device *device)
     return device->digests.slots != NULL && device->digests.computes;
 }
 
-/* ---- Handing over ---- */
+/* ---- Delivering ---- */
 
 /* With the lock held. */
 static void deliver(rvli_cuda_digests *digests, uint64_t up_to, bool good)
@@ -152,7 +152,7 @@ static void deliver(rvli_cuda_digests *digests, uint64_t up_to, bool good)
     }
 }
 
-/* The memory of who asked may be gone once he has heard that the device is lost. */
+/* Drops the results of a lost device: callers may have freed their buffers. */
 void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool good)
 {
     bool lost = atomic_load_explicit(&device->lost, memory_order_relaxed) != 0;
@@ -163,7 +163,7 @@ void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool go
 
 /* ---- Computing ---- */
 
-/* Host addresses of pinned memory are the GPU's, too. */
+/* The GPU uses the host addresses of pinned memory. */
 static CUresult launch_gathered(rvli_cuda_device *device)
 {
     const rvli_cuda_digests *digests = &device->digests;
@@ -181,7 +181,7 @@ static CUresult launch_gathered(rvli_cuda_device *device)
     return result;
 }
 
-/* Has all that was gathered computed. With the lock held. */
+/* Launches all gathered digests. With the lock held. */
 static rvl_status compute(rvli_cuda_device *device)
 {
     rvli_cuda_digests *digests = &device->digests;
@@ -208,7 +208,7 @@ rvl_status rvli_cuda_digests_compute(rvli_cuda_device *device, uint64_t *number_
 
 /* ---- Gathering ---- */
 
-/* Room for count results: waits for earlier results if needed. With the lock held. */
+/* Makes room for count results. Waits for earlier ones if needed. With the lock held. */
 static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
 {
     rvli_cuda_digests *digests = &device->digests;
@@ -225,7 +225,7 @@ static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
     return status;
 }
 
-/* What is gathered from now on is computed by this secret; NULL: by none. With the lock held. */
+/* Sets the secret (NULL: none) of the digests gathered from now on. With the lock held. */
 static rvl_status turn_to(rvli_cuda_device *device, const rvli_secret *secret)
 {
     rvli_cuda_digests *digests = &device->digests;
@@ -240,7 +240,7 @@ static rvl_status turn_to(rvli_cuda_device *device, const rvli_secret *secret)
     return RVL_OK;
 }
 
-/* With the lock held, so that numbers rise in the order of the work. */
+/* With the lock held, so that numbers increase in the order of the work. */
 static rvl_status gather(rvli_cuda_device *device, uint64_t addr, bool arriving,
                          const rvli_secret *secret, rvli_cuda_delivery *delivery)
 {

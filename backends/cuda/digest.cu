@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The digests of base/digest.h and base/secret_digest.h on the GPU: a block of threads for each
- * granule, wherever it lies.
+ * The digests of base/digest.h and base/secret_digest.h on the GPU: one block of threads for each
+ * granule, at any address.
  *
- * Each thread takes every blockDim-th 16 bytes, with several loads in flight, so that memory is
- * what it waits for; what is read once is not kept in the caches. Sums are made in registers, then
- * within each warp, then across the warps of the block.
+ * Each thread reads every blockDim-th 16 bytes with several loads in flight, so that the speed of
+ * memory is the limit. Loads bypass the caches, since each word is read once. Sums are computed in
+ * registers, then within each warp, then across the warps of the block.
  */
 #include "base/digest_mix.h"
 #include "base/secret_digest_mix.h"
@@ -55,8 +55,8 @@ static __device__ __forceinline__ sums sum_of_warp(sums sum)
 }
 
 /*
- * granules: the address of each; digests: a pair of numbers for each. Both in memory of the device
- * or of the host.
+ * granules: the address of each granule; digests: a pair of numbers for each. Both may be in memory
+ * of the device or of the host.
  */
 extern "C" __global__ void __launch_bounds__(THREADS)
     rvl_digest(const uint64_t *granules, uint64_t granule_bytes, uint64_t granule_count,
@@ -79,9 +79,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         digests[blockIdx.x] = make_ulonglong2(sum.low, sum.high);
 }
 
-/* ---- By a secret ---- */
+/* ---- With a secret ---- */
 
-/* The part of a granule's polynomial that is this thread's. */
+/* This thread's part of a granule's polynomial. */
 static __device__ __forceinline__ rvli_mod part_of_thread(const ulonglong2 *pairs, uint64_t count,
                                                           rvli_mod root)
 {

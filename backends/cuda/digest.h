@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Digests on a GPU: what a device keeps for them.
+ * Digests on a GPU: the state of a device.
  *
- * Everything is there when a pause begins: the kernel is loaded, and results go to pinned host
- * memory with room for one digest of every granule that the device has. The caller's memory may be
- * pageable, which a GPU cannot write to behind his back: results are handed over by the thread that
- * waits for the work. Each queued piece has a number; an event knows the last one before it.
+ * Everything is allocated before a pause begins: the kernel is loaded, and results go to pinned
+ * host memory with room for one digest of each granule of the device. A caller's buffer may be
+ * pageable, which a GPU cannot write to, so the thread that waits for the work copies the results
+ * there. Each queued piece has a number, and an event has the number of the last piece before it.
  *
- * A granule keeps one multiprocessor busy and no more, so pieces are gathered until somebody
- * records an event or waits, and then computed by one launch, on a stream of its own: the GPU's
- * processors read what its copy engines are copying. A launch computes digests of one kind.
+ * A granule keeps only one multiprocessor busy. So pieces are gathered until an event is recorded
+ * or waited for, and then computed by one launch on a separate stream: the GPU's processors read
+ * what its copy engines copy. All digests of a launch have one secret, or none.
  */
 #ifndef RVL_BACKENDS_CUDA_DIGEST_H
 #define RVL_BACKENDS_CUDA_DIGEST_H
@@ -22,7 +22,7 @@
 #include "base/digest.h"
 #include "base/secret_digest.h"
 
-/* Results that are to be handed over. */
+/* Results that are to be copied to their caller. */
 typedef struct rvli_cuda_delivery {
     const rvli_digest *from;
     rvli_digest *to;
@@ -35,19 +35,19 @@ typedef struct rvli_cuda_digests {
     CUresult refusal; /* of the driver, at opening; CUDA_SUCCESS: none */
     CUmodule module;
     CUfunction kernel;
-    CUfunction secret_kernel; /* of digests by a secret */
+    CUfunction secret_kernel; /* for digests with a secret */
     CUstream stream;
-    CUevent arrived;    /* in the stream of what comes in: that digests are to wait for */
-    rvli_digest *slots; /* pinned, and written to by the GPU; NULL: no digests */
+    CUevent arrived;    /* in stream `in`: digests of arriving content wait for it */
+    rvli_digest *slots; /* pinned, written by the GPU; NULL: no digests */
     uint64_t *granules; /* pinned: the address of the granule of each slot */
     uint64_t slot_count;
-    bool computes; /* the kernel does: not on simulated GPUs */
+    bool computes; /* the kernel runs: false on simulated GPUs */
 
     pthread_mutex_t lock;    /* guards what follows */
-    uint64_t slots_used;     /* the first of slots; 0 again when nothing is to be handed over */
-    uint64_t slots_launched; /* of those, the first are being computed */
-    bool await_arrival;      /* some of the others are of what is still coming in */
-    bool by_secret;          /* the others are digests by a secret */
+    uint64_t slots_used;     /* number of slots in use; 0 again when all results are delivered */
+    uint64_t slots_launched; /* how many of these were launched */
+    bool await_arrival;      /* some of the rest are of content that is still arriving */
+    bool by_secret;          /* the rest are digests with a secret */
     rvli_secret secret;
     uint64_t last_number;
     rvli_cuda_delivery *first, *last; /* by number */

@@ -24,11 +24,11 @@ typedef CUresult (*get_proc_address_fn)(const char *symbol, void **pointer_out, 
                                         cuuint64_t flags,
                                         CUdriverProcAddressQueryResult *status_out);
 
-static get_proc_address_fn get_entry; /* good once the driver is loaded */
+static get_proc_address_fn get_entry; /* valid once the driver is loaded */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 
-/* Message: cause, the part that varies, remedy. */
+/* Joins the parts of a message. */
 static rvl_status refuse(rvl_status status, const char *cause, const char *name, const char *remedy)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
@@ -39,7 +39,7 @@ static rvl_status refuse(rvl_status status, const char *cause, const char *name,
     return rvli_error(status, message);
 }
 
-/* Where each entry point's pointer goes, and what to ask for. */
+/* The name, version and pointer of each entry point. */
 static const struct {
     const char *name;
     int version;
@@ -65,7 +65,7 @@ static rvl_status find_entries(get_proc_address_fn get, rvli_cuda_driver *driver
     return RVL_OK;
 }
 
-/* All of them, or none. */
+/* Finds all functions, or sets all to NULL. */
 static void find_checkpoint(get_proc_address_fn get)
 {
     rvli_cuda_checkpoint found = {0};
@@ -124,7 +124,7 @@ static rvl_status load_library(void *library, const char *path)
         get_entry = get;
         find_checkpoint(get);
     } else {
-        rvli_cuda.cuGetErrorName = NULL; /* the library is about to be closed */
+        rvli_cuda.cuGetErrorName = NULL; /* the library will be closed */
     }
     return status;
 }
@@ -143,7 +143,7 @@ static rvl_status load(void)
                             : " cannot be opened (is the NVIDIA driver installed?)");
     rvl_status status = load_library(library, path);
     if (status != RVL_OK)
-        dlclose(library); /* else it stays open: the table points into it */
+        dlclose(library); /* on success it stays open: the table points into it */
     return status;
 }
 

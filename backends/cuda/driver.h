@@ -2,9 +2,9 @@
 /*
  * The CUDA driver, opened at run time.
  *
- * Nothing links libcuda: it is opened by name and asked for its entry points, each by the version
+ * libcuda is not linked. It is opened by name, and each entry point is looked up with the version
  * of the signature that we compile against. So one build runs with any driver that has them, and
- * without one. RVL_CUDA_LIBRARY names another library.
+ * without one. RVL_CUDA_LIBRARY can be the path of another library.
  */
 #ifndef RVL_BACKENDS_CUDA_DRIVER_H
 #define RVL_BACKENDS_CUDA_DRIVER_H
@@ -65,8 +65,8 @@
     X(cuLaunchKernel, 4000)
 
 /*
- * The process checkpoint of CUDA 12.8 and newer: NULL where the driver has none. The types are our
- * own, so that headers of CUDA 12.0 serve.
+ * The process checkpoint of CUDA 12.8 and newer; NULL if the driver lacks it. The types are
+ * declared here, so headers of CUDA 12.0 suffice.
  */
 typedef struct rvli_cuda_lock_options {
     unsigned timeout_ms; /* 0: none */
@@ -87,35 +87,35 @@ typedef struct rvli_cuda_checkpoint {
 #undef RVLI_CUDA_CHECKPOINT_POINTER
 } rvli_cuda_checkpoint;
 
-/* The oldest driver that has them all: cuGetProcAddress and the GPUDirect flag of cuMemCreate. */
+/* The oldest driver with all of them: cuGetProcAddress and the GPUDirect flag of cuMemCreate. */
 #define RVLI_CUDA_DRIVER_MIN 12000
 
-/* Entry points without their prefix's version: rvli_cuda.cuMemMap(...). */
+/* Entry points by unversioned names: rvli_cuda.cuMemMap(...). */
 typedef struct rvli_cuda_driver {
 #define RVLI_CUDA_POINTER(name, version) __typeof__(&name) name;
     RVLI_CUDA_ENTRY_MAP(RVLI_CUDA_POINTER)
 #undef RVLI_CUDA_POINTER
-    bool simulated; /* the driver of `reveille run`: it knows content by the addresses of a copy */
+    bool simulated; /* the driver of `reveille run`: it tracks content by the addresses of copies */
 } rvli_cuda_driver;
 
-/* Good after rvli_cuda_driver_load() has answered RVL_OK once. Process-wide. */
+/* Valid after rvli_cuda_driver_load() has returned RVL_OK. Process-wide. */
 extern rvli_cuda_driver rvli_cuda;
 extern rvli_cuda_checkpoint rvli_cuda_process;
 
 /*
- * Opens the driver and initializes it; does nothing the second time. RVL_ERR_NO_DRIVER: there is
- * none, or it cannot start; RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. Thread-safe.
+ * Opens and initializes the driver, once. RVL_ERR_NO_DRIVER: there is none, or it cannot start;
+ * RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. Thread-safe.
  */
 rvl_status rvli_cuda_driver_load(void);
 
 /* ---- result.c ---- */
 
-/* The status of a result, without a record. */
+/* Converts a result to a status, without an error record. */
 rvl_status rvli_cuda_status(CUresult result);
 
 /*
- * RVL_OK, or the error record filled (message, CUresult and its name) and the status of the result.
- * what: what was being done, "mapping a block".
+ * Converts a result to a status. On failure, fills in the error record (message, CUresult and its
+ * name). what: the action that failed, "mapping a block".
  */
 rvl_status rvli_cuda_check(CUresult result, const char *what);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * How much host memory is left, from files of the kernel: proc(5), cgroups(7).
- */
+/* The host memory that is left, from files of the kernel: proc(5), cgroups(7). */
 #include "backends/cuda/hostmem.h"
 
 #include <inttypes.h>
@@ -10,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Files that the calling process sees as its own cgroup, version 2. */
+/* The files of the process's own cgroup, version 2. */
 #define CGROUP_MAX "/sys/fs/cgroup/memory.max"
 #define CGROUP_CURRENT "/sys/fs/cgroup/memory.current"
 #define CGROUP_STAT "/sys/fs/cgroup/memory.stat"
 
-/* The number behind `key` in a file of "key number" lines; without a key, the first number. */
+/* Reads the number after `key` in a file of "key number" lines; with key "", the first number. */
 static bool read_number(const char *path, const char *key, uint64_t *value_out)
 {
     char line[256];
@@ -31,13 +29,14 @@ static bool read_number(const char *path, const char *key, uint64_t *value_out)
     return found;
 }
 
-/* "max" is no number: there is no limit then. */
+/* UINT64_MAX without a limit: "max" is not a number. */
 static uint64_t left_in_cgroup(void)
 {
     uint64_t limit, current, cache = 0;
     if (!read_number(CGROUP_MAX, "", &limit) || !read_number(CGROUP_CURRENT, "", &current))
         return UINT64_MAX;
-    read_number(CGROUP_STAT, "inactive_file ", &cache); /* goes before anybody is killed */
+    read_number(CGROUP_STAT, "inactive_file ",
+                &cache); /* the kernel frees it before it kills a process */
     uint64_t held = current > cache ? current - cache : 0;
     return limit > held ? limit - held : 0;
 }

@@ -5,13 +5,13 @@
 #include <stdint.h>
 
 /*
- * Bytes of host memory that this process can still take without anything being killed: what the
- * kernel calls available, or what the process's cgroup leaves, if that is less. UINT64_MAX:
- * unknown.
+ * The bytes of host memory that this process can still allocate before the kernel kills a process:
+ * what the kernel reports as available, or what the process's cgroup leaves, if that is less.
+ * UINT64_MAX: unknown.
  */
 uint64_t rvli_hostmem_available(void);
 
-/* What there is in all: the machine's, or as much as the cgroup may have. */
+/* The total: the machine's memory, or the cgroup's limit if that is less. */
 uint64_t rvli_hostmem_total(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address ranges, blocks and mappings. What each op must do: core/backend.h.
+ * Address ranges, blocks and mappings. core/backend.h specifies each op.
  *
- * None of these calls needs a current context, waits for the device, or disturbs a capture that
- * another thread is making (measured, CUDA 13.0, driver 580).
+ * None of these calls needs a current context, waits for the device, or disturbs a capture on
+ * another thread (measured, CUDA 13.0, driver 580).
  */
 #include "backends/cuda/cuda.h"
 
@@ -62,7 +62,7 @@ static CUmemAllocationProp properties_of(rvli_cuda_device *device, uint32_t prop
     return wanted;
 }
 
-/* How much was asked for and how much there was, for the error record. */
+/* Puts the requested and the free bytes into the error record. */
 static void note_free_bytes(rvli_cuda_device *device, uint64_t requested)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -76,8 +76,7 @@ static void note_free_bytes(rvli_cuda_device *device, uint64_t requested)
 }
 
 /*
- * Some systems report GPUDirect RDMA and refuse it all the same. *without_out: the block was made
- * without it.
+ * Some systems report GPUDirect RDMA but refuse it. *without_out: the block was created without it.
  */
 static CUresult create_block(rvli_cuda_device *device, uint64_t size, uint32_t properties,
                              CUmemGenericAllocationHandle *handle_out, bool *without_out)

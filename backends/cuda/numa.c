@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes as sysfs(5) tells them, and mbind(2), without libnuma for one call. */
+/* NUMA nodes from sysfs(5), and mbind(2) without libnuma, for one call. */
 #include "backends/cuda/numa.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 
 #define NODES_ONLINE "/sys/devices/system/node/online"
 #define PCI_DEVICES "/sys/bus/pci/devices/"
-#define NODES_MAX 1024 /* of any kernel: CONFIG_NODES_SHIFT is at most 10 */
+#define NODES_MAX 1024 /* the maximum of any kernel: CONFIG_NODES_SHIFT is at most 10 */
 #define WORD_BITS (8 * (int)sizeof(unsigned long))
 
 static bool read_line(const char *path, char *line, int size)
@@ -27,7 +27,9 @@ static bool read_line(const char *path, char *line, int size)
     return read;
 }
 
-/* The kernel lists nodes as "0-1" or "0,2"; a single one has neither sign. */
+/*
+ * Whether there are several nodes: the kernel lists them as "0-1" or "0,2", and one without a sign.
+ */
 static bool has_nodes(void)
 {
     char line[256];
@@ -59,7 +61,7 @@ void rvli_numa_prefer(void *at, uint64_t size, int node)
     if (node < 0 || node >= NODES_MAX)
         return;
     nodes[node / WORD_BITS] = 1UL << node % WORD_BITS;
-    /* The kernel reads one bit fewer than it is told. */
+    /* The kernel reads one bit fewer than this number. */
     syscall(SYS_mbind, at, (unsigned long)size, (unsigned long)MPOL_PREFERRED, nodes,
             (unsigned long)NODES_MAX + 1, 0UL);
 }

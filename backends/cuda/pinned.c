@@ -19,16 +19,16 @@
 #define ALIGNMENT_BYTES (2 * MIB) /* a huge page */
 
 /*
- * Large enough that the calls to register do not count; small enough that the first copy begins
- * early. A chunk is brought in by several threads at once. Between 32 and 256 MiB, and 4 and 16
- * pieces, a first pause of 16 GiB takes the same time within 10 % (H200 host, 16 cores).
+ * Large enough that the cost of calls to register does not matter, and small enough that the first
+ * copy begins early. Several threads populate a chunk. Between 32 and 256 MiB, and 4 and 16 pieces,
+ * a first pause of 16 GiB takes the same time within 10 % (H200 host, 16 cores).
  */
 #define CHUNK_BYTES (64 * MIB)
 #define PIECES 8
 #define PIECE_BYTES (CHUNK_BYTES / PIECES)
 
-#define WORKERS_MAX 12 /* more than that wait for each other */
-#define SPARE_PART 8   /* of the system's memory: no more than the rest is made ahead */
+#define WORKERS_MAX 12 /* more would wait for each other */
+#define SPARE_PART 8   /* allocation ahead leaves 1/8 of the system's memory */
 #define ARENA_BYTES_MIN (UINT64_C(16) << 30)
 
 #ifndef MADV_POPULATE_WRITE
@@ -36,12 +36,12 @@
 #endif
 
 typedef enum chunk_state {
-    CHUNK_RAW = 0,  /* address space alone */
-    CHUNK_MAKING,   /* pieces are queued or being brought in */
+    CHUNK_RAW = 0,  /* only address space */
+    CHUNK_MAKING,   /* pieces are queued or being populated */
     CHUNK_PINNED,   /* registered with the driver */
-    CHUNK_PAGEABLE, /* its pages are there; it is not registered */
-    CHUNK_FAILED,   /* its pages could not be had */
-    CHUNK_GIVING    /* queued to go back to the system */
+    CHUNK_PAGEABLE, /* populated, but not registered */
+    CHUNK_FAILED,   /* its pages could not be allocated */
+    CHUNK_GIVING    /* queued to be returned to the system */
 } chunk_state;
 
 typedef struct chunk chunk;
@@ -53,20 +53,20 @@ typedef struct piece {
 
 struct chunk {
     _Atomic int state;         /* chunk_state; changed with the lock held */
-    _Atomic int pieces_left;   /* to bring in */
-    _Atomic bool out_of_pages; /* a piece could not be had */
-    _Atomic bool ahead;        /* being made before a buffer asked for it: gives way to others */
-    bool wanted;               /* allocated again while it was on its way back */
-    int node_wanted;           /* where the last one to ask would have it */
-    bool placed;               /* its pages prefer a node, the one behind this */
+    _Atomic int pieces_left;   /* pieces to populate */
+    _Atomic bool out_of_pages; /* a piece could not be populated */
+    _Atomic bool ahead;        /* being made before a buffer needs it: yields to other processes */
+    bool wanted;               /* allocated again while it was being returned */
+    int node_wanted;           /* the preferred node of the last buffer that asked for it */
+    bool placed;               /* its pages prefer `node` */
     int node;
     uint64_t used_bytes;
-    piece pieces[PIECES]; /* the first also carries the way back */
+    piece pieces[PIECES]; /* the first is also used to return the chunk */
 };
 
 typedef struct pool {
     unsigned users;
-    _Atomic unsigned registering_users; /* of those */
+    _Atomic unsigned registering_users; /* how many of them want memory registered */
     CUdevice device;
     CUcontext context;
     char *base;
@@ -74,20 +74,20 @@ typedef struct pool {
     chunk *chunks;
     uint64_t chunk_end; /* chunks from here on were never made */
     rvli_arena arena;
-    rvli_workers *workers; /* NULL until memory is first asked for */
+    rvli_workers *workers; /* NULL until the first allocation */
     rvli_pinned_facts facts;
-    uint64_t moving;               /* chunks that are being made or given back */
-    uint64_t making;               /* of them: being made */
-    uint64_t wanted_bytes;         /* by the backups of all devices, as they say ahead */
-    uint64_t spare_bytes;          /* of the system's memory; what is made ahead leaves them */
-    uint64_t keep_bytes;           /* of the latest free: also for what was being made then */
-    _Atomic uint64_t coming_bytes; /* that have still to be brought in */
+    uint64_t moving;       /* chunks that are being made or returned */
+    uint64_t making;       /* how many of these are being made */
+    uint64_t wanted_bytes; /* sum of rvli_pinned_want() over all devices */
+    uint64_t spare_bytes;  /* of the system's memory, left by allocation ahead */
+    uint64_t keep_bytes;   /* limit of the latest free: also for chunks that were being made */
+    _Atomic uint64_t coming_bytes; /* still to be populated */
 } pool;
 
-/* Held while the pool comes into being and while it goes, which leaves `lock` in between. */
+/* Held while the pool is created or destroyed, which releases `lock` in between. */
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t settled = PTHREAD_COND_INITIALIZER; /* a chunk has been made or given back */
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER; /* a chunk was made or returned */
 static pool the;
 
 /* ---- Chunks ---- */
@@ -112,7 +112,7 @@ static chunk_state state_of(chunk *c)
     return (chunk_state)atomic_load_explicit(&c->state, memory_order_acquire);
 }
 
-/* Brings pages in without touching them, so that lack of memory is an answer and not a signal. */
+/* Populates pages without touching them, so that lack of memory is an error and not a signal. */
 static bool populate(char *at, uint64_t size)
 {
     if (madvise(at, size, MADV_POPULATE_WRITE) == 0)
@@ -128,7 +128,7 @@ static bool populate(char *at, uint64_t size)
 static void begin_making(chunk *c);
 static void trim(uint64_t keep_bytes);
 
-/* What has become of a chunk; those who wait for it go on. */
+/* Sets the new state of a chunk, and wakes its waiters. */
 static void finish(chunk *c, chunk_state state)
 {
     pthread_mutex_lock(&lock);
@@ -138,11 +138,11 @@ static void finish(chunk *c, chunk_state state)
     the.facts.pageable_bytes += state == CHUNK_PAGEABLE ? CHUNK_BYTES : 0;
     the.moving--;
     the.making -= state != CHUNK_RAW;
-    /* What gave way to others may be needed by now. */
+    /* A chunk that was returned, or that failed while it was made ahead, may be needed by now. */
     if ((state == CHUNK_RAW && c->wanted) || (state == CHUNK_FAILED && c->used_bytes > 0 && ahead))
         begin_making(c);
     else if (state != CHUNK_RAW && c->used_bytes == 0)
-        trim(the.keep_bytes); /* freed before it was there */
+        trim(the.keep_bytes); /* freed while it was being made */
     c->wanted = false;
     pthread_cond_broadcast(&settled);
     pthread_mutex_unlock(&lock);
@@ -161,7 +161,7 @@ static bool try_to_register(chunk *c)
     return false;
 }
 
-/* The pages of a chunk that will not be used go at once: half a chunk helps nobody. */
+/* Frees the pages of an incomplete chunk at once: it cannot be used. */
 static void finish_making(chunk *c)
 {
     if (atomic_load(&c->out_of_pages)) {
@@ -173,9 +173,9 @@ static void finish_making(chunk *c)
 }
 
 /*
- * A pause asks for all its memory at once, and others take some before the last chunk is made. The
- * kernel may end this process then, populating or not, so it is asked again before each chunk: its
- * first piece begins first.
+ * A pause allocates all its memory at once, and other processes may take some before the last chunk
+ * is made. Then the kernel could kill this process, even while populating. So the available memory
+ * is checked again for each chunk, by its first piece, which begins first.
  */
 static void run_piece(rvli_job *job)
 {
@@ -200,7 +200,7 @@ static void queue_pieces(chunk *c)
     }
 }
 
-/* Before its pages are brought in: those that are there already would stay where they are. */
+/* Runs before the pages are populated, because existing pages would not move. */
 static void run_placing(rvli_job *job)
 {
     chunk *c = ((piece *)(void *)job)->owner;
@@ -232,7 +232,7 @@ static void begin_making(chunk *c)
 static void run_giving(rvli_job *job)
 {
     chunk *c = ((piece *)(void *)job)->owner;
-    rvli_cuda.cuMemHostUnregister(chunk_base(c)); /* refused where it was not registered */
+    rvli_cuda.cuMemHostUnregister(chunk_base(c)); /* fails if it is not registered */
     madvise(chunk_base(c), CHUNK_BYTES, MADV_DONTNEED);
     finish(c, CHUNK_RAW);
 }
@@ -252,7 +252,7 @@ static void begin_giving(chunk *c)
 
 static void begin_worker(void *user)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* others may capture meanwhile */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads may be capturing */
     rvli_cuda.cuCtxSetCurrent(user);
     rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }
@@ -266,7 +266,7 @@ static rvl_status start_workers(void)
     return rvli_workers_start(count, begin_worker, the.context, &the.workers);
 }
 
-/* Twice the host's memory: what is free is then never too cut up to be of use. */
+/* Twice the host's memory, so that free space is never too fragmented. */
 static uint64_t arena_bytes(void)
 {
     uint64_t bytes = 2 * (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) /
@@ -274,7 +274,7 @@ static uint64_t arena_bytes(void)
     return bytes > ARENA_BYTES_MIN ? bytes : ARENA_BYTES_MIN;
 }
 
-/* Address space is aligned to chunks, and takes no memory. */
+/* Reserves address space, aligned to chunks. It uses no memory. */
 static rvl_status reserve_arena(void)
 {
     the.size = arena_bytes();
@@ -287,8 +287,9 @@ static rvl_status reserve_arena(void)
     if (before > 0)
         munmap(mapped, before);
     munmap(the.base + the.size, CHUNK_BYTES - before);
-    madvise(the.base, the.size, MADV_HUGEPAGE); /* wishes */
-    madvise(the.base, the.size, MADV_DONTFORK); /* a child must not share what a GPU writes to */
+    madvise(the.base, the.size, MADV_HUGEPAGE); /* a preference */
+    madvise(the.base, the.size,
+            MADV_DONTFORK); /* a forked child must not share memory that a GPU writes */
     return RVL_OK;
 }
 
@@ -318,11 +319,11 @@ static void unregister_all(void)
             rvli_cuda.cuMemHostUnregister(chunk_base(&the.chunks[i]));
 }
 
-/* With the lock held, and nobody else interested. */
+/* With the lock held, and without other users. */
 static void tear_down(void)
 {
     if (the.workers != NULL) {
-        pthread_mutex_unlock(&lock); /* they take it to finish */
+        pthread_mutex_unlock(&lock); /* the workers need the lock to finish */
         rvli_workers_stop(the.workers);
         pthread_mutex_lock(&lock);
     }
@@ -366,7 +367,7 @@ void rvli_pinned_let_go(bool registered)
     pthread_mutex_lock(&users_lock);
     pthread_mutex_lock(&lock);
     if (--the.users == 0)
-        tear_down(); /* what is being made meanwhile is registered as before */
+        tear_down(); /* registering_users stays: chunks being made are still registered */
     else
         atomic_fetch_sub(&the.registering_users, registered);
     pthread_mutex_unlock(&lock);
@@ -387,7 +388,7 @@ static bool must_be_made(chunk *c)
            (state == CHUNK_FAILED && c->used_bytes == 0);
 }
 
-/* Bytes of [at, end) that lie in the chunk of at. */
+/* The bytes of [at, end) in the chunk of `at`. */
 static uint64_t span_in_chunk(const char *at, const char *end)
 {
     const char *chunk_end = chunk_base(chunk_at(at)) + CHUNK_BYTES;
@@ -427,7 +428,7 @@ static rvl_status take(uint64_t size, int node, char **host_out)
     if (host == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no room for a host backup of this size");
     uint64_t needed = bytes_to_make(host, host + size);
-    /* The kernel does not count what is still to come in for others. */
+    /* The kernel's number still includes memory that is queued to be populated. */
     if (needed > 0 && needed + atomic_load(&the.coming_bytes) > rvli_hostmem_available()) {
         rvli_arena_give(&the.arena, (uintptr_t)host, size);
         return rvli_error(RVL_ERR_HOST_OOM,
@@ -440,7 +441,10 @@ static rvl_status take(uint64_t size, int node, char **host_out)
     return RVL_OK;
 }
 
-/* Idle chunks go back, the highest first, until no more than keep_bytes are there. Lock held. */
+/*
+ * Returns idle chunks to the system, highest first, until at most keep_bytes remain. With the lock
+ * held.
+ */
 static void trim(uint64_t keep_bytes)
 {
     uint64_t made = the.facts.pinned_bytes + the.facts.pageable_bytes;
@@ -463,13 +467,13 @@ static void wait_until_settled(void)
 void rvli_pinned_trim(uint64_t keep_bytes)
 {
     pthread_mutex_lock(&lock);
-    wait_until_settled(); /* what is being made ahead may be idle in the end */
+    wait_until_settled(); /* chunks being made ahead may end up idle */
     trim(keep_bytes);
     wait_until_settled();
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether chunks that no buffer lies in hold memory that another could have. */
+/* Whether idle chunks hold memory that a buffer elsewhere could use. */
 static bool has_idle(void)
 {
     for (uint64_t i = 0; i < the.chunk_end; i++)
@@ -479,7 +483,7 @@ static bool has_idle(void)
     return false;
 }
 
-/* Idle memory that does not lie where this buffer would goes back before it is refused. */
+/* Before it fails, returns idle memory at other addresses to the system. */
 rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out)
 {
     char *host = NULL;
@@ -536,7 +540,7 @@ static uint64_t bytes_coming(void)
     return the.facts.pinned_bytes + the.facts.pageable_bytes + the.making * CHUNK_BYTES;
 }
 
-/* How many bytes may be there in all, with what others leave. Lock held. */
+/* The limit for all memory of the pool, given what other processes leave. With the lock held. */
 static uint64_t bound_ahead(uint64_t keep_bytes)
 {
     uint64_t taken = atomic_load(&the.coming_bytes) + the.spare_bytes;
@@ -555,12 +559,12 @@ void rvli_pinned_want(uint64_t *own, uint64_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
-/* The lowest chunks, since buffers are handed out from there. */
+/* Makes the lowest chunks first, because buffers are allocated from there. */
 uint64_t rvli_pinned_ahead(uint64_t bytes, int node, uint64_t keep_bytes)
 {
     pthread_mutex_lock(&lock);
     if (rvli_hostmem_available() < the.spare_bytes / 2)
-        trim(0); /* others need it more */
+        trim(0); /* other processes need it more */
     uint64_t bound = bound_ahead(keep_bytes);
     bool works = bytes_coming() + CHUNK_BYTES > bound || start_workers() == RVL_OK;
     for (uint64_t i = 0; works && bytes_coming() + CHUNK_BYTES <= bound; i++) {
@@ -585,7 +589,7 @@ rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *spa
 {
     const char *from = at;
     *span_out = (rvli_pinned_span){.bytes = size};
-    if (!is_ours(from, 1)) { /* base and size are constant while somebody holds the pool */
+    if (!is_ours(from, 1)) { /* base and size are constant while the pool has users */
         span_out->pageable = true;
         return RVL_OK;
     }

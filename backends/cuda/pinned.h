@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pinned host memory, pooled for the process.
+ * Pinned host memory, in one pool for the process.
  *
- * One address range is cut into chunks. A chunk is made by several threads: its pages are brought
- * in piece by piece, and the thread that brings in the last one registers it with the driver.
- * Allocating only queues that; copies wait for the chunk that they come to, so that the first is
- * being copied while the next are made. Freed chunks stay as they are and are used again; what is
- * kept beyond the caller's limit goes back to the system on the same threads.
+ * One address range is divided into chunks. Several threads make a chunk: they populate its pages
+ * piece by piece, and the thread that populates the last piece registers the chunk with the driver.
+ * An allocation only queues that. Copies wait for each chunk as they reach it, so the first chunk
+ * is copied while the next are made. Freed chunks stay registered and are reused. Beyond the
+ * caller's limit, idle chunks are returned to the system on the same threads.
  *
- * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable, and also where nobody
- * wants it registered. The driver's checkpoint goes over all registered memory, which takes longer
- * than to do without it.
- * On a machine of several NUMA nodes a chunk is made near the device that asks for it; when it is
- * used again it stays where it is.
+ * A chunk stays pageable if registering is refused (ulimit -l, cgroup), or if no user wants memory
+ * registered: the driver's checkpoint processes all registered memory, which takes longer than to
+ * do without it. On a machine with several NUMA nodes, a chunk is made near the device that needs
+ * it. It stays there when it is reused.
  */
 #ifndef RVL_BACKENDS_CUDA_PINNED_H
 #define RVL_BACKENDS_CUDA_PINNED_H
@@ -26,57 +25,63 @@
 
 /* Facts about the pool. */
 typedef struct rvli_pinned_facts {
-    uint64_t used_bytes;     /* handed out */
+    uint64_t used_bytes;     /* allocated */
     uint64_t pinned_bytes;   /* registered, used or not */
-    uint64_t pageable_bytes; /* made, and not registered */
-    uint64_t staged_bytes;   /* copied from and to pageable memory by staging, in all */
-    uint64_t refusals;       /* chunks that the driver did not register, in all */
-    bool registers;          /* what is made from now on */
+    uint64_t pageable_bytes; /* populated but not registered */
+    uint64_t staged_bytes;   /* copied from and to pageable memory by staging, in total */
+    uint64_t refusals;       /* chunks that the driver refused to register, in total */
+    bool registers;          /* whether new chunks are registered */
 } rvli_pinned_facts;
 
-/* A stretch of host memory that is copied in one way. */
+/* A span of host memory that is copied in one way. */
 typedef struct rvli_pinned_span {
     uint64_t bytes;
-    bool pageable; /* the driver has not registered it, or it is not the pool's */
+    bool pageable; /* not registered with the driver, or not the pool's */
 } rvli_pinned_span;
 
 /*
- * Counts one more, or one fewer, user of the pool. The first creates it on a device: its threads
- * use the device's primary context. With the last it goes, and all memory with it. While a user
- * wants memory registered, what is made is; it stays as it was made. RVL_ERR_HOST_OOM.
+ * Adds or removes a user of the pool. The first creates it on a device, and its threads use the
+ * device's primary context. The last destroys it with all its memory. New chunks are registered
+ * while any user wants that; existing chunks do not change. RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_pinned_hold(CUdevice device, bool registered);
 void rvli_pinned_let_go(bool registered);
 
 /*
- * size bytes, 2 MiB aligned, content undefined; their pages are being made, on a NUMA node if one
- * is named (RVLI_NUMA_ANY: none). RVL_ERR_HOST_OOM: the system has not so much memory to give.
+ * Allocates size bytes, aligned to 2 MiB, with undefined content. Their pages are populated in the
+ * background, on a NUMA node if one is given (RVLI_NUMA_ANY: none). RVL_ERR_HOST_OOM: the system
+ * does not have that much memory.
  */
 rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out);
 
 /*
- * What the backups of one more device will want, *own before. Making ahead is for the sum.
+ * Sets the bytes that a device's backups will need; *own has its previous value. Allocation ahead
+ * is for the sum over all devices.
  */
 void rvli_pinned_want(uint64_t *own, uint64_t bytes);
 
 /*
- * Begins to make idle memory, until there is as much as is wanted. It stops at keep_bytes, and
- * where less than an eighth of the system's memory would stay free. How many of bytes are there
- * then, or are being made. A failure makes less, and is not an error: who asks for a buffer tries
- * again.
+ * Begins to make idle chunks until the wanted bytes are reached, up to keep_bytes, and as long as
+ * an eighth of the system's memory stays free. Returns how many of `bytes` are made or being made.
+ * A failure only makes less: allocations try again.
  */
 uint64_t rvli_pinned_ahead(uint64_t bytes, int node, uint64_t keep_bytes);
 
-/* Gives a whole allocation back, then idle chunks as long as more than keep_bytes are pinned. */
+/*
+ * Frees a whole allocation. Then returns idle chunks to the system while more than keep_bytes are
+ * populated.
+ */
 rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
 
-/* Gives idle chunks back as long as more than keep_bytes are there, and waits for it. */
+/*
+ * Returns idle chunks to the system while more than keep_bytes are populated, and waits for that.
+ */
 void rvli_pinned_trim(uint64_t keep_bytes);
 
 /*
- * Waits until the memory at `at` is there; *span_out gets how many of the size bytes from there on
- * lie in one chunk. Memory that is not the pool's is there as a whole, and taken to be pageable.
- * RVL_ERR_HOST_OOM: it could not be made.
+ * Waits until the memory at `at` is populated. *span_out: how many of the size bytes from there on
+ * are in one chunk. Memory outside the pool is one span, and counts as pageable. RVL_ERR_HOST_OOM:
+ * it could not be populated.
  */
 rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *span_out);
 
@@ -85,7 +90,7 @@ void rvli_pinned_count_staged(uint64_t bytes);
 
 rvli_pinned_facts rvli_pinned_get_facts(void);
 
-/* Waits until nothing is being made or given back. */
+/* Waits until no chunk is being made or returned. */
 void rvli_pinned_settle(void);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's process checkpoint, of this process by itself. What each op must do: core/backend.h.
+ * The driver's process checkpoint, applied to this process. core/backend.h specifies each op.
  *
- * Measured on an H100, driver 580 (bench/gpu/driver/checkpoint.py): a call out of turn answers
- * CUDA_ERROR_ILLEGAL_STATE and changes nothing, a lock that runs out of time CUDA_ERROR_NOT_READY,
- * managed memory CUDA_ERROR_NOT_SUPPORTED from the checkpoint, a client of MPS the same from the
- * lock, and a process that CUPTI records from every call. A restore that finds no room answers
- * CUDA_ERROR_OUT_OF_MEMORY once and CUDA_ERROR_OPERATING_SYSTEM forever after.
+ * Measured on an H100, driver 580 (bench/gpu/driver/checkpoint.py): A call in the wrong state
+ * returns CUDA_ERROR_ILLEGAL_STATE and changes nothing. A lock that times out returns
+ * CUDA_ERROR_NOT_READY. With managed memory the checkpoint returns CUDA_ERROR_NOT_SUPPORTED; in a
+ * client of MPS the lock does, and in a process that CUPTI records every call does. A restore
+ * without room returns CUDA_ERROR_OUT_OF_MEMORY once, and CUDA_ERROR_OPERATING_SYSTEM forever
+ * after.
  */
 #include "backends/cuda/cuda.h"
 
@@ -33,10 +34,9 @@ static rvl_status check_there(void)
 }
 
 /*
- * The process that shares events which are mapped here, 0: none. Events that are shared lie in
- * files that are named after their process, /dev/shm/cuda.shm.USER.PROCESS.NUMBER. Memory that is
- * shared leaves no trace in a process, whether it came by CUDA IPC or by a descriptor (measured,
- * H100, driver 580).
+ * Returns a process with events that are mapped here; 0: none. Shared events are in files named
+ * after their process, /dev/shm/cuda.shm.USER.PROCESS.NUMBER. Shared memory leaves no trace in a
+ * process, whether it came by CUDA IPC or as a descriptor (measured, H100, driver 580).
  */
 static unsigned long find_foreign_events(void)
 {
@@ -71,7 +71,7 @@ static rvl_status refuse_events(unsigned long process)
     return rvli_error(RVL_ERR_BUSY, message);
 }
 
-/* It has been answered once, and asking takes a tenth of a second. */
+/* The free memory was read once. Reading it takes a tenth of a second. */
 static _Atomic bool room_is_known;
 
 rvl_status rvli_cuda_op_process_check(void *self)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver answers, in the library's words. */
+/* Converts results of the driver to the library's errors. */
 #include "backends/cuda/driver.h"
 
 #include "base/error.h"
@@ -50,7 +50,7 @@ rvl_status rvli_cuda_status(CUresult result)
     case CUDA_ERROR_NOT_FOUND:
         return RVL_ERR_INVALID;
     default:
-        return RVL_ERR_IO; /* the driver's number and name tell more */
+        return RVL_ERR_IO; /* the record also has the driver's number and name */
     }
 }
 

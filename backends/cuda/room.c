@@ -19,12 +19,15 @@
 #define LIBRARY_VARIABLE "RVL_NVML_LIBRARY"
 #define PROGRAM "nvidia-smi"
 #define PRELOAD "LD_PRELOAD="
-#define ANSWER_MS 20000 /* it loads the driver where nobody holds it */
+#define ANSWER_MS 20000 /* nvidia-smi loads the driver if no process holds it */
 #define MIB_SHIFT 20
 
-/* ---- A library that answers here ---- */
+/* ---- A library in this process ---- */
 
-/* NVML's own header is not needed for three functions: 0 is success, a device is a pointer. */
+/*
+ * Declared here, because three functions do not justify NVML's header. 0 is success; a device is a
+ * pointer.
+ */
 typedef struct nvml_memory {
     unsigned long long total, free, used;
 } nvml_memory;
@@ -75,7 +78,10 @@ static rvl_status ask_library(const char *bus_id, uint64_t *free_out)
 
 /* ---- nvidia-smi ---- */
 
-/* What is preloaded here has no business there. The caller frees the list. NULL: no memory. */
+/*
+ * The environment without LD_PRELOAD, which is meant for this process only. The caller frees the
+ * list. Returns NULL without memory.
+ */
 static char **environment_of_program(void)
 {
     size_t count = 0, kept = 0;
@@ -113,7 +119,7 @@ static bool start(const char *bus_id, int out, pid_t *program_out)
     return failed == 0;
 }
 
-/* Up to the end, or until it takes too long. */
+/* Reads to the end, or until the time is up. */
 static size_t read_all(int from, char *text, size_t capacity)
 {
     struct pollfd waits = {.fd = from, .events = POLLIN};
@@ -142,7 +148,7 @@ static bool ask_program(const char *bus_id, uint64_t *free_out)
     close(ends[1]);
     if (started) {
         read_all(ends[0], text, sizeof text);
-        kill(program, SIGKILL); /* it has said what it had to say */
+        kill(program, SIGKILL); /* its output has been read */
         while (waitpid(program, NULL, 0) < 0 && errno == EINTR)
             ;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is free on a device, asked from outside this process: while it is locked or off its devices,
- * neither CUDA nor NVML answers in it (an H100, driver 580: NVML's next call never returns).
+ * Reads the free memory of a device from outside this process. While the process is locked or off
+ * its devices, neither CUDA nor NVML works inside it (H100, driver 580: NVML's next call never
+ * returns).
  */
 #ifndef RVL_BACKENDS_CUDA_ROOM_H
 #define RVL_BACKENDS_CUDA_ROOM_H
@@ -11,8 +12,8 @@
 #include "reveille/status.h"
 
 /*
- * bus_id: as cuDeviceGetPCIBusId() says it. Runs nvidia-smi and waits for it; or asks the library
- * that RVL_NVML_LIBRARY names, here. RVL_ERR_NOT_SUPPORTED: there is neither.
+ * bus_id: from cuDeviceGetPCIBusId(). Runs nvidia-smi and waits for it. If RVL_NVML_LIBRARY is set,
+ * calls that library in this process instead. RVL_ERR_NOT_SUPPORTED: neither works.
  */
 rvl_status rvli_room_of(const char *bus_id, uint64_t *free_out);
 

@@ -12,19 +12,19 @@
 
 #define KIB (UINT64_C(1) << 10)
 /*
- * With 4 MiB the link is as busy as with registered memory. With 1 MiB it is not (26 to 43 of 55
- * GB/s), and with 8 MiB it is less so.
+ * 4 MiB keeps the link as busy as registered memory. 1 MiB does not (26 to 43 of 55 GB/s), and 8
+ * MiB does so less.
  */
 #define BUFFER_BYTES_MAX (4096 * KIB)
-#define BUFFER_BYTES_MIN (256 * KIB) /* below that the driver's own buffer does as well */
+#define BUFFER_BYTES_MIN (256 * KIB) /* below that the driver's own buffer is as good */
 
 struct rvli_staging_copy {
     bool to_device;
     char *host;
     CUdeviceptr addr;
     uint64_t size;
-    uint64_t taken;    /* bytes of pieces that were taken, or will not be */
-    unsigned carrying; /* pieces that have been taken and have not ended */
+    uint64_t taken;    /* bytes of pieces that were taken or will be skipped */
+    unsigned carrying; /* pieces in progress */
     CUresult result;
     uint64_t ticket;
     rvli_staging_copy *previous, *next;
@@ -89,7 +89,7 @@ static bool take_piece(rvli_staging *staging, rvli_staging_piece *piece)
     return true;
 }
 
-/* The rest of a copy that has failed is left. */
+/* Ends a piece. After a failure, skips the rest of its copy. */
 static void end_piece(rvli_staging *staging, rvli_staging_piece *piece, CUresult result)
 {
     rvli_staging_copy *copy = piece->copy;
@@ -105,9 +105,9 @@ static void end_piece(rvli_staging *staging, rvli_staging_piece *piece, CUresult
         end_copy(staging, copy);
 }
 
-/* ---- Over the link, on a thread of its own ---- */
+/* ---- The carriers' threads ---- */
 
-/* To memory that is not read soon: it need not come into the caches first. */
+/* Copies past the caches, since the destination is not read soon. */
 static void copy_past_caches(char *to, const char *from, uint64_t size)
 {
 #ifdef __SSE2__
@@ -124,7 +124,10 @@ static void copy_past_caches(char *to, const char *from, uint64_t size)
 #endif
 }
 
-/* No buffer may be written to while a piece that failed half-way still uses it. */
+/*
+ * Waits for the stream: a failed piece may still use its buffer, which must not be written
+ * meanwhile.
+ */
 static CUresult settle(rvli_staging_carrier *carrier)
 {
     CUresult result = rvli_cuda.cuStreamSynchronize(carrier->stream);
@@ -175,7 +178,10 @@ static bool carries(const rvli_staging_carrier *carrier)
     return false;
 }
 
-/* Takes a piece, if there is one; waits for it only with empty hands. False: staging closes. */
+/*
+ * Takes a piece if there is one. Waits for one only if the carrier has none in progress. Returns
+ * false when staging closes.
+ */
 static bool next_piece(rvli_staging_carrier *carrier, unsigned slot)
 {
     rvli_staging *staging = carrier->staging;
@@ -190,7 +196,7 @@ static bool next_piece(rvli_staging_carrier *carrier, unsigned slot)
     return goes_on;
 }
 
-/* While one buffer is on the link, the other is copied. */
+/* Copies one buffer while the other is on the link. */
 static void carry(rvli_job *job)
 {
     rvli_staging_carrier *carrier = (rvli_staging_carrier *)(void *)job;
@@ -206,14 +212,14 @@ static void carry(rvli_job *job)
 
 static void begin_thread(void *context)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* others may capture meanwhile */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads may be capturing */
     rvli_cuda.cuCtxSetCurrent(context);
     rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 /* ---- Making threads and buffers ---- */
 
-/* Where not much may be pinned, smaller buffers may still be had. */
+/* Tries smaller buffers if pinned memory is limited. */
 static bool make_buffers(rvli_staging *staging, uint64_t carriers)
 {
     void *memory = NULL;
@@ -267,7 +273,7 @@ static unsigned wanted_threads(void)
                                               : (unsigned)cores;
 }
 
-/* With fewer threads than carriers it works as well, more slowly. */
+/* It also works with fewer threads than carriers, more slowly. */
 static bool make(rvli_staging *staging, CUcontext context)
 {
     unsigned wanted = wanted_threads();
@@ -365,7 +371,7 @@ static CUresult await(rvli_staging *staging, uint64_t ticket)
     return failed ? staging->failure : CUDA_SUCCESS;
 }
 
-/* A failure is forgotten when it has been told, and nobody is left who is to be told. */
+/* Clears a failure once it has been returned and no mark is left that could return it. */
 static void forget_told(rvli_staging *staging, CUresult told)
 {
     if (told != CUDA_SUCCESS && staging->marks == 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies between a device and host memory that the driver has not registered.
+ * Copies between a device and host memory that is not registered with the driver.
  *
- * Some threads stand between the two. Each has a stream and two small pinned buffers: while one of
- * them is on the link, the thread copies from or to the other. Together they are as fast as the
- * link (docs/performance.md). A copy is queued, and cut into pieces that fill a buffer; threads
- * take pieces in order, and end them in any order. Threads and buffers are made when they are first
- * needed, and kept.
+ * Threads copy through pinned buffers. Each thread has a stream and two small buffers. While one
+ * buffer is on the link, the thread copies from or to the other. Together the threads are as fast
+ * as the link (docs/performance.md). A copy is queued and split into pieces of the size of a
+ * buffer. Threads take the pieces in order and finish them in any order. Threads and buffers are
+ * created when they are first needed, and kept.
  */
 #ifndef RVL_BACKENDS_CUDA_STAGING_H
 #define RVL_BACKENDS_CUDA_STAGING_H
@@ -20,16 +20,16 @@
 #include "base/workers.h"
 
 /*
- * 8 carry memory of large pages at the rate of the link; small pages, as those of a store, need
- * more. No more than the machine has cores.
+ * 8 threads copy memory with large pages at the rate of the link. Small pages, as in a store, need
+ * more. Limited to the number of cores.
  */
 #define RVLI_STAGING_THREADS_MAX 12
-#define RVLI_STAGING_BUFFERS 2 /* of each thread */
+#define RVLI_STAGING_BUFFERS 2 /* for each thread */
 
 typedef struct rvli_staging rvli_staging;
 typedef struct rvli_staging_copy rvli_staging_copy;
 
-/* A part of a copy that fills a buffer, or the last one. */
+/* A part of a copy, of the size of a buffer except for the last. */
 typedef struct rvli_staging_piece {
     rvli_staging_copy *copy; /* NULL: none */
     char *host;
@@ -37,29 +37,29 @@ typedef struct rvli_staging_piece {
     uint64_t size;
 } rvli_staging_piece;
 
-/* What a thread works with; its run ends when staging closes. */
+/* The state of a thread. Its job ends when staging closes. */
 typedef struct rvli_staging_carrier {
     rvli_job job;
     rvli_staging *staging;
     CUstream stream;
     char *buffers[RVLI_STAGING_BUFFERS];
-    CUevent passed[RVLI_STAGING_BUFFERS]; /* when the link has let go of a buffer */
+    CUevent passed[RVLI_STAGING_BUFFERS]; /* end of the transfer of each buffer */
     rvli_staging_piece pieces[RVLI_STAGING_BUFFERS];
     _Atomic bool unsettled; /* a piece failed, and the link may still use the buffers */
 } rvli_staging_carrier;
 
 struct rvli_staging {
-    pthread_mutex_t lock; /* guards what follows; a carrier's pieces are its own */
+    pthread_mutex_t lock; /* guards the fields below; a carrier's pieces are its own */
     pthread_cond_t queued, ended;
-    rvli_staging_copy *first, *last; /* that have not ended, in the order of their tickets */
-    rvli_staging_copy *next;         /* the first of which pieces are left to take */
-    uint64_t tickets;                /* of the last copy */
-    uint64_t marks;                  /* that somebody will wait for */
-    uint64_t failed_ticket;          /* of the first copy that failed; 0: none */
+    rvli_staging_copy *first, *last; /* unfinished copies, in the order of their tickets */
+    rvli_staging_copy *next;         /* the first copy with pieces left to take */
+    uint64_t tickets;                /* ticket of the last copy */
+    uint64_t marks;                  /* marks that will still be waited for */
+    uint64_t failed_ticket;          /* ticket of the first failed copy; 0: none */
     CUresult failure;
     bool stop;
 
-    _Atomic bool made; /* what follows is there */
+    _Atomic bool made; /* the fields below are valid */
     CUcontext context;
     char *memory;
     uint64_t buffer_bytes;
@@ -69,14 +69,14 @@ struct rvli_staging {
 };
 
 void rvli_staging_open(rvli_staging *staging);
-/* Ends what is queued. With the device's context current, if there is still one. */
+/* Finishes queued copies. With the device's context current, if it still exists. */
 void rvli_staging_close(rvli_staging *staging);
 
 /*
- * Queues a copy of size bytes, with the device's context current. Two copies of the same memory are
- * in order only if the first is waited for before the second is queued. False, and nothing was
- * done: the driver refuses the buffers as well. *result_out: CUDA_ERROR_OUT_OF_MEMORY, or what
- * waiting for buffers in use answers.
+ * Queues a copy of size bytes, with the device's context current. To order two copies of the same
+ * memory, wait for the first before you queue the second. Returns false, with nothing done, if the
+ * driver refuses the buffers, too. *result_out: CUDA_ERROR_OUT_OF_MEMORY, or the result of waiting
+ * for buffers in use.
  */
 bool rvli_staging_to_host(rvli_staging *staging, CUcontext context, char *host, CUdeviceptr addr,
                           uint64_t size, CUresult *result_out);
@@ -84,14 +84,17 @@ bool rvli_staging_to_device(rvli_staging *staging, CUcontext context, CUdevicept
                             const char *host, uint64_t size, CUresult *result_out);
 
 /*
- * All copies that are queued so far, to be waited for once. The wait's result is a failure of any
- * of them, which is told to all that were marked behind it. 0: there were none, and nothing is to
- * be waited for.
+ * Mark covers all copies queued so far, and must be waited for once. The wait returns a failure of
+ * any of them; every mark after a failed copy returns its failure. Mark 0: there were no copies,
+ * and there is nothing to wait for.
  */
 uint64_t rvli_staging_mark(rvli_staging *staging);
 CUresult rvli_staging_wait(rvli_staging *staging, uint64_t mark);
 
-/* Waits for all copies; the result is a failure that somebody is still to be told of. */
+/*
+ * Waits for all copies. Returns a failure that some mark has still to return, or that none has
+ * returned.
+ */
 CUresult rvli_staging_drain(rvli_staging *staging);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * Backed memory: real bytes behind simulated addresses.
  *
- * A device's memory is one memfd; a block is an extent of it, and mapping a block maps its extent
- * over the inaccessible pages of a reservation. Touching what is not mapped is a fault, as on a
- * GPU. Extents are not used again: a released one is punched out of the file, which gives its pages
- * back, and the file is sparse and as long as a file can be.
+ * A device's memory is one memfd, and a block is an extent of it. Mapping a block maps its extent
+ * over the inaccessible pages of a reservation. Unmapped addresses fault, as on a GPU. Extents are
+ * never reused: releasing a block punches its extent out of the file, which frees the pages. The
+ * file is sparse and has the maximum length of a file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ void rvli_sim_backed_release_range(uint64_t addr, uint64_t size)
 
 /* ---- Blocks ---- */
 
-/* Writes the poison through a mapping of its own, before anyone can see the block. */
+/* Fills the block with the poison through a temporary mapping, before anyone can see the block. */
 static rvl_status poison(rvli_sim_device *device, uint32_t extent, uint64_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, device->memory_file,
@@ -110,7 +110,8 @@ rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32
     uint64_t granules = size / device->profile.granularity_bytes;
     if (granules > UINT32_MAX - extent)
         return rvli_error(RVL_ERR_HOST_OOM, "the simulated device has used up its file");
-    if (!rvli_file_may_have((uint64_t)place(device, extent) + size)) /* lowered since */
+    if (!rvli_file_may_have((uint64_t)place(device, extent) +
+                            size)) /* the limit may have been lowered since */
         return too_long();
     if (fallocate(device->memory_file, FALLOC_FL_KEEP_SIZE, place(device, extent), (off_t)size) !=
         0)

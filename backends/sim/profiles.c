@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kinds of GPU: capacities with their sources, and what calls and copies cost.
+ * Profiles of GPUs: capacities with their sources, and the costs of calls and copies.
  *
  * The costs of the H200 and the H100 are those of profiles/, which `reveille calibrate` measured
- * (docs/calibrate.md); tests/backends/builtin_profiles.py says where they differ. Other cards get
- * the H200's costs a call, and the rate of their own link: estimates, named as such.
+ * (docs/calibrate.md); tests/backends/builtin_profiles.py reports differences. Other cards have the
+ * H200's costs for calls and the rate of their own link. These are estimates, and marked as such.
  */
 #include <ctype.h>
 #include <stdbool.h>
@@ -20,12 +20,12 @@
 #define MIB (UINT64_C(1) << 20)
 #define GRANULARITY_BYTES (2 * MIB)
 
-/* Femtoseconds a byte at a rate in tenths of GB/s. */
+/* Femtoseconds per byte at a rate in tenths of GB/s. */
 #define FS_AT(tenths_gb_per_s) (10000000u / (tenths_gb_per_s))
 
 /*
- * Of profiles/h200.json and profiles/h100-80g.json. The rates of the link are parameters, in
- * femtoseconds a byte: other cards have their own.
+ * From profiles/h200.json and profiles/h100-80g.json. The rates of the link are parameters, in
+ * femtoseconds per byte, because other cards have their own.
  */
 #define H200_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
@@ -65,14 +65,14 @@
     .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .flags = bits,                \
     .capacity_doubt_bytes = doubt
 
-/* A capacity that programs get, and costs of such a card. */
+/* The capacity that programs get, and the costs of a measured card. */
 #define MEASURED(id, text, origin, bytes, card, to_host, to_device)                                \
     {                                                                                              \
         FLAGGED_PROFILE(id, text, origin, bytes, 0, RVL_PROFILE_MEASURED),                         \
             COSTS_OF(card, to_host, to_device)                                                     \
     }
 
-/* A capacity that programs get. */
+/* The capacity that programs get. */
 #define PROFILE(id, text, origin, bytes, link, bits)                                               \
     {                                                                                              \
         FLAGGED_PROFILE(id, text, origin, bytes, 0, bits),                                         \
@@ -80,9 +80,9 @@
     }
 
 /*
- * A framebuffer that nvidia-smi shows, of which programs get less: 0.43 % on an H200 and 0.59 % on
- * an H100. Here 1 % is in doubt. GeForce cards keep more than that: where programs printed what
- * they get, that is taken.
+ * The framebuffer that nvidia-smi shows. Programs get less: 0.43 % less on an H200 and 0.59 % on an
+ * H100. Here 1 % is in doubt. GeForce cards keep more than that, so where programs have printed
+ * what they get, that value is used.
  */
 #define UPPER_BOUND(id, text, origin, bytes, link, bits)                                           \
     {                                                                                              \
@@ -91,9 +91,9 @@
     }
 
 /*
- * Totals that programs of PyTorch print in errors, in hundredths of a GiB: the largest, and the
- * least of what other drivers and settings of ECC leave. A printed total is rounded, so half a
- * hundredth more or less is in doubt, too.
+ * Totals that PyTorch programs print in errors, in hundredths of a GiB: the largest, and the
+ * smallest under other drivers and ECC settings. A printed total is rounded, so half a hundredth
+ * more or less is in doubt, too.
  */
 #define HUNDREDTHS(gib) ((uint64_t)(gib)*1024 * MIB / 100)
 #define HALF (1024 * MIB / 200)
@@ -105,9 +105,9 @@
     }
 
 /*
- * Sources name a public report (GitHub repository and number) that shows the card's own answer, or
- * quote what many public reports have alike. "cuda": what the driver gives to programs. "smi": the
- * framebuffer that nvidia-smi shows: an upper bound.
+ * A source is a public report (GitHub repository and number) with the card's own output, or a quote
+ * that many public reports share. "cuda": the memory that the driver gives to programs. "smi": the
+ * framebuffer that nvidia-smi shows, which is an upper bound.
  *
  * NVIDIA offers GPUDirect RDMA on its cards for data centres and workstations, not on GeForce.
  */
@@ -163,7 +163,7 @@ static const rvl_profile profiles[] = {
                      3175, 3174, 125, 0),
 };
 
-/* A smaller size lacks its unit, or is a number of devices. */
+/* A smaller size probably lacks its unit, or is a number of devices. */
 #define CAPACITY_BYTES_MIN (UINT64_C(1) << 20)
 
 #define PROFILES (sizeof profiles / sizeof *profiles)
@@ -180,7 +180,7 @@ rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out)
     return rvli_result_write(profile_out, &profiles[index], sizeof profiles[index]);
 }
 
-/* The failure names what was given, since it may be one of several. */
+/* The message has the text, since it may be one of several. */
 static rvl_status refuse_text(rvl_status status, const char *text, const char *why)
 {
     char message[sizeof((rvl_error *)NULL)->message];
@@ -192,7 +192,7 @@ static rvl_status refuse_text(rvl_status status, const char *text, const char *w
     return rvli_error(status, message);
 }
 
-/* Bytes of a unit, case aside: GiB and G are 2^30, GB is 10^9. 0: it is none. */
+/* The bytes of a unit, ignoring case: GiB and G are 2^30, GB is 10^9. 0: not a unit. */
 static uint64_t unit_bytes(const char *unit)
 {
     static const struct {

@@ -45,7 +45,7 @@ void rvli_sim_ranges_destroy(rvli_sim_ranges *ranges)
     rvli_pool_destroy(&ranges->pool);
 }
 
-/* ---- Accounted: an address says where it belongs ---- */
+/* ---- Accounted: an address contains its range ---- */
 
 static uint32_t class_of(uint64_t size)
 {
@@ -113,7 +113,7 @@ static void release_accounted(rvli_sim_ranges *ranges, uint64_t addr, rvli_sim_r
     class->free = (uint32_t)(range - class->ranges) + 1;
 }
 
-/* ---- Backed: the kernel gives the addresses ---- */
+/* ---- Backed: the kernel chooses the addresses ---- */
 
 static rvl_status reserve_backed(rvli_sim_ranges *ranges, uint64_t size, uint64_t *addr_out)
 {
@@ -207,7 +207,7 @@ static uint32_t first_after(const rvli_sim_range *range, uint64_t offset)
     return low;
 }
 
-/* Room for one more in an array; the one in place moves there. */
+/* Makes room for one more mapping in the array, and moves the mapping in place into a new array. */
 static bool make_many(rvli_sim_range *range)
 {
     uint32_t capacity = range->many != NULL ? range->many->capacity : 0;

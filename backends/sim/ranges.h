@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address ranges of a simulated device, and what is mapped in them.
+ * Address ranges of a simulated device, and their mappings.
  *
- * Accounted memory owns its address space: an address says itself which range it lies in. The top
- * bits are the device, then comes the size class (a power of two), then the number of the range
- * within its class, so that no search is needed however many there are. Backed memory gets its
- * addresses from the kernel and finds the range in an ordered map.
+ * Accounted memory has its own address space, in which an address contains its range. The top bits
+ * are the device, then comes the size class (a power of two), then the number of the range in its
+ * class. So a range is found without a search, however many there are. Backed memory gets its
+ * addresses from the kernel and finds ranges in an ordered map.
  *
- * Usually a range holds one mapping, kept in place; several are a sorted array. Not thread-safe:
- * the device's lock is held.
+ * Usually a range has one mapping, stored in place. Several are a sorted array. Not thread-safe:
+ * the caller holds the device's lock.
  */
 #ifndef RVL_BACKENDS_SIM_RANGES_H
 #define RVL_BACKENDS_SIM_RANGES_H
@@ -39,9 +39,9 @@ typedef struct rvli_sim_mappings {
 typedef struct rvli_sim_range {
     uint64_t size;           /* 0: not reserved */
     rvli_sim_mappings *many; /* NULL: at most one mapping, at the start */
-    uint64_t one_size;       /* its size */
-    uint32_t one_block;      /* its block; next free range of the class while not reserved */
-    uint32_t count : 31;     /* mappings */
+    uint64_t one_size;       /* size of that mapping */
+    uint32_t one_block;      /* its block; while not reserved: next free range of the class */
+    uint32_t count : 31;     /* number of mappings */
     uint32_t one_accessible : 1;
 } rvli_sim_range;
 
@@ -49,50 +49,50 @@ _Static_assert(sizeof(rvli_sim_range) == 32, "two a cache line: replays have mil
 
 typedef struct rvli_sim_class {
     rvli_sim_range *ranges;
-    uint32_t count; /* ever used */
+    uint32_t count; /* slots ever used */
     uint32_t capacity;
-    uint32_t free; /* number plus one of a free one, 0: none */
+    uint32_t free; /* number of a free slot plus one; 0: none */
 } rvli_sim_class;
 
 typedef struct rvli_sim_ranges {
     bool backed;
-    uint64_t device;                          /* number of the device */
-    uint64_t alignment;                       /* backed; accounted ones are aligned to their size */
+    uint64_t device;    /* number of the device */
+    uint64_t alignment; /* backed; accounted ranges are aligned to their size */
     rvli_sim_class classes[RVLI_SIM_CLASSES]; /* accounted */
     rvli_addrmap by_addr;                     /* backed */
     rvli_pool pool;                           /* backed */
 } rvli_sim_ranges;
 
-/* alignment: of what is reserved. */
+/* alignment: of reserved ranges. */
 void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device, uint64_t alignment);
-/* Gives back all memory and, if backed, the address ranges. */
+/* Frees all memory and, if backed, the address ranges. */
 void rvli_sim_ranges_destroy(rvli_sim_ranges *ranges);
 
-/* Reserves size bytes. RVL_ERR_HOST_OOM, RVL_ERR_DEVICE_OOM (no such range to be had). */
+/* Reserves size bytes. RVL_ERR_HOST_OOM, RVL_ERR_DEVICE_OOM (no such range left). */
 rvl_status rvli_sim_ranges_reserve(rvli_sim_ranges *ranges, uint64_t size, uint64_t *addr_out);
 
-/* Gives a whole, empty range back. RVL_ERR_INVALID. */
+/* Releases a whole, empty range. RVL_ERR_INVALID. */
 rvl_status rvli_sim_ranges_release(rvli_sim_ranges *ranges, uint64_t addr, uint64_t size);
 
-/* The range that contains addr and where it begins; NULL if none. */
+/* Finds the range that contains addr, and its first address. Returns NULL if there is none. */
 rvli_sim_range *rvli_sim_ranges_find(const rvli_sim_ranges *ranges, uint64_t addr,
                                      uint64_t *base_out);
 
 /*
- * Accounted addresses: the device's number, and where a range's record is or would be (NULL: there
- * is no such place). Looks at nothing but the address.
+ * For accounted addresses: the number of the device, and the slot of the range, reserved or not
+ * (NULL: no such slot). Derived from the address alone.
  */
 int rvli_sim_ranges_device(uint64_t addr);
 rvli_sim_range *rvli_sim_ranges_slot(const rvli_sim_ranges *ranges, uint64_t addr,
                                      uint64_t *base_out);
 
-/* Enters a mapping at offset. RVL_ERR_INVALID (overlap, out of the range), RVL_ERR_HOST_OOM. */
+/* Adds a mapping at offset. RVL_ERR_INVALID (overlap, out of the range), RVL_ERR_HOST_OOM. */
 rvl_status rvli_sim_range_map(rvli_sim_range *range, uint64_t offset, uint64_t size,
                               uint32_t block);
 
 /*
- * The mappings that fill [offset, offset + size) exactly: the first and how many; 0 if it is not a
- * row of whole neighbouring mappings.
+ * Finds the mappings that fill [offset, offset + size) exactly. Stores the first and returns their
+ * number; 0 if whole adjacent mappings do not fill it.
  */
 uint32_t rvli_sim_range_whole(const rvli_sim_range *range, uint64_t offset, uint64_t size,
                               uint32_t *first_out);
@@ -104,7 +104,7 @@ bool rvli_sim_range_accessible(const rvli_sim_range *range, uint64_t offset, uin
 rvli_sim_mapping rvli_sim_range_mapping(const rvli_sim_range *range, uint32_t i);
 void rvli_sim_range_set_accessible(rvli_sim_range *range, uint32_t i, bool accessible);
 
-/* Removes count mappings from the i-th on. */
+/* Removes count mappings, beginning with the i-th. */
 void rvli_sim_range_unmap(rvli_sim_range *range, uint32_t i, uint32_t count);
 
 #endif

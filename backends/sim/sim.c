@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ops of the simulated backend. What each must do: core/backend.h. */
+/* The ops of the simulated backend, as specified in core/backend.h. */
 #include "backends/sim/sim.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ rvli_sim_block *rvli_sim_block_of(rvli_sim_device *device, rvli_handle handle)
     return &device->blocks[handle - 1];
 }
 
-/* A record for a block; NULL: no host memory. */
+/* Returns an unused block record, or NULL without host memory. */
 static rvli_sim_block *new_block(rvli_sim_device *device)
 {
     if (device->free_block != 0) {
@@ -360,7 +360,10 @@ static rvl_status sim_map(void *self, int device, uint64_t addr, uint64_t size, 
     return unlock_device(d, status);
 }
 
-/* The whole neighbouring mappings that make up [addr, addr + size); NULL if they do not. */
+/*
+ * Finds the whole adjacent mappings that make up [addr, addr + size). Returns NULL if there are
+ * none.
+ */
 static rvli_sim_range *whole_mappings(rvli_sim_device *d, uint64_t addr, uint64_t size,
                                       uint32_t *first_out, uint32_t *count_out)
 {
@@ -442,7 +445,7 @@ static rvl_status sim_external_set(void *self, int device, uint64_t bytes)
     return unlock_device(d, status);
 }
 
-/* Whether the bytes are there to be read and written. With the lock held. */
+/* Whether the bytes can be read and written. With the lock held. */
 static bool accessible(rvli_sim_device *d, uint64_t addr, uint64_t size)
 {
     uint64_t base = 0;
@@ -465,10 +468,10 @@ static rvl_status sim_fill(void *self, int device, uint64_t addr, uint64_t size,
 
 /* ---- Host memory and copies ---- */
 
-/* Accounted memory has no bytes: any address will do, and none is ever touched. */
+/* Accounted memory has no bytes. Buffers have this address, which is never accessed. */
 static char no_bytes;
 
-#define PAGE_BYTES UINT64_C(4096) /* what buffers are aligned to */
+#define PAGE_BYTES UINT64_C(4096) /* alignment of buffers */
 
 static void *new_host_buffer(rvli_sim_device *device, uint64_t size)
 {
@@ -534,7 +537,7 @@ static rvl_status sim_copy_to_device(void *self, int device, uint64_t addr, cons
     return unlock_device(d, RVL_OK);
 }
 
-/* Copies have been made when their ops return: digests are right at once. */
+/* Copies are finished when their ops return, so digests can be computed at once. */
 static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t size, bool arriving,
                              const rvli_secret *secret, rvli_digest *digests_out)
 {
@@ -556,7 +559,7 @@ static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t siz
     return unlock_device(d, RVL_OK);
 }
 
-/* An event is the time at which what was queued before it has ended. */
+/* An event is the time at which everything queued before it ends. */
 static rvl_status sim_record_event(void *self, int device, uint64_t *event_out)
 {
     rvli_sim_device *d = lock_device(self, device);
@@ -575,7 +578,7 @@ static rvl_status sim_wait_event(void *self, int device, uint64_t event)
     return unlock_device(d, RVL_OK);
 }
 
-/* Simulated devices run nothing of the caller's. */
+/* Simulated devices run no work of the caller. */
 static rvl_status sim_wait_user(void *self, void *event)
 {
     (void)self, (void)event;
@@ -598,7 +601,7 @@ static rvl_status sim_is_capturing(void *self, void *stream, bool *capturing_out
     return RVL_OK;
 }
 
-/* Accounted addresses alone say where their range is; the device is one of their bits. */
+/* Only accounted addresses contain their range; the device is in their bits. */
 static rvl_status sim_prefetch(void *self, uint64_t addr, int depth)
 {
     rvli_sim *sim = self;
@@ -615,7 +618,7 @@ static rvl_status sim_prefetch(void *self, uint64_t addr, int depth)
     return unlock_device(d, RVL_OK);
 }
 
-/* Host memory is made once and kept, as the price of making it assumes. */
+/* Host memory is allocated once and kept, as its price assumes. */
 static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
 {
     rvli_sim *sim = self;
@@ -630,14 +633,14 @@ static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
     return RVL_OK;
 }
 
-/* What is kept is a price and no memory: there is nothing to give back. */
+/* Kept host memory exists only as a price: there is nothing to free. */
 static rvl_status sim_host_trim(void *self, uint64_t keep)
 {
     (void)self, (void)keep;
     return RVL_OK;
 }
 
-/* Buffers may come to more than was said; the memory of the largest sum is kept. */
+/* Buffers may need more than `bytes`. The memory of the largest sum is kept. */
 static rvl_status sim_host_ahead(void *self, int device, uint64_t bytes, uint64_t *coming_out)
 {
     rvli_sim_device *d = lock_device(self, device);
@@ -648,7 +651,7 @@ static rvl_status sim_host_ahead(void *self, int device, uint64_t bytes, uint64_
     return unlock_device(d, RVL_OK);
 }
 
-/* ---- The whole process off its devices, and back: as the driver's checkpoint ---- */
+/* ---- Sleep of the whole process, as by the driver's checkpoint ---- */
 
 static rvl_status out_of_turn(void)
 {
@@ -662,7 +665,7 @@ static rvl_status step(rvli_sim *sim, rvli_process_state from, rvli_process_stat
                                                                              : out_of_turn();
 }
 
-/* A process has one clock, whichever device it is about. */
+/* Charges a call about the whole process to device 0: all devices share the clock. */
 static void charge(rvli_sim *sim, rvl_cost cost, uint64_t bytes)
 {
     rvli_sim_device *d = lock_device(sim, 0);
@@ -695,7 +698,10 @@ static rvl_status sim_process_lock(void *self, uint32_t timeout_ms)
     return status;
 }
 
-/* What is on all devices goes one after the other; a process has one price beside that. */
+/*
+ * Devices are copied one after the other, so their bytes add up. The cost of the call is charged
+ * once.
+ */
 static rvl_status sim_process_checkpoint(void *self)
 {
     rvli_sim *sim = self;
@@ -712,7 +718,7 @@ static rvl_status sim_process_checkpoint(void *self)
     return status;
 }
 
-/* As on a card: where there is no room it is lost. */
+/* As on a card: without room, the process is lost. */
 static rvl_status sim_process_restore(void *self)
 {
     rvli_sim *sim = self;
