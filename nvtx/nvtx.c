@@ -29,7 +29,7 @@
 #define MESSAGE_REGISTERED 3
 #define NO_PUSH_POP_TRACKING (-2)
 
-#define DEPTH_MAX 64u /* pushes of a thread that can be stages */
+#define DEPTH_MAX 64u /* most nested pushes of a thread that can be stages */
 
 typedef void (*function)(void);
 
@@ -48,28 +48,28 @@ typedef struct attributes {
     int32_t reserved;
     uint64_t payload;
     int32_t message_type;
-    const char *message; /* a registered one is what register_string() has answered */
+    const char *message; /* if registered: the result of register_string() */
 } attributes;
 
 static _Atomic(const char *) stage_prefix; /* NULL: no range is a stage */
-static const rvli_nvtx_sink *told;         /* set before the prefix is */
+static const rvli_nvtx_sink *told;         /* set before the prefix */
 
 void rvli_nvtx_listen(const char *prefix, const rvli_nvtx_sink *sink)
 {
     told = sink;
-    atomic_store(&stage_prefix, strdup(prefix)); /* stays: another thread may be reading it */
+    atomic_store(&stage_prefix, strdup(prefix)); /* never freed: another thread may be reading it */
 }
 
 /* ---- Ranges ---- */
 
-/* What a thread has pushed, stages or not: the pop does not say which. */
+/* A push of a thread, whether it is a stage or not: the pop does not tell. */
 typedef struct pushed {
     const void *domain;
-    uint64_t id; /* 0: no stage */
+    uint64_t id; /* 0: not a stage */
 } pushed;
 
 typedef struct pushes {
-    unsigned depth; /* those beyond the list are counted alone, and are no stages */
+    unsigned depth; /* pushes beyond the list are only counted, and are not stages */
     pushed list[DEPTH_MAX];
 } pushes;
 
@@ -83,8 +83,10 @@ static void make_key(void)
     has_key = pthread_key_create(&key, free) == 0;
 }
 
-/* Of the calling thread; NULL: no memory, and no push is a stage. No _Thread_local: beside LD_AUDIT
- * there is next to no room for those of libraries. */
+/*
+ * The pushes of the calling thread. NULL without memory: then no push is a stage. Not
+ * _Thread_local: with LD_AUDIT, libraries have almost no room for thread-local storage.
+ */
 static pushes *own_pushes(void)
 {
     (void)pthread_once(&once, make_key);
@@ -99,7 +101,7 @@ static pushes *own_pushes(void)
     return own;
 }
 
-/* The id of the stage that begins, or 0: the range is none. */
+/* Begins a stage and returns its id, or returns 0 if the range is not a stage. */
 static uint64_t begin(const char *name)
 {
     const char *prefix = atomic_load_explicit(&stage_prefix, memory_order_acquire);
@@ -139,7 +141,7 @@ static int push(const void *domain, const char *message)
     return NO_PUSH_POP_TRACKING;
 }
 
-/* The last that was pushed in a domain. */
+/* Pops the last push of a domain. */
 static int pop(const void *domain)
 {
     pushes *own = own_pushes();
@@ -170,7 +172,7 @@ static int push_ex(const attributes *range)
     return push(NULL, message_of(range));
 }
 
-/* Wide characters are not read, and such a range is no stage; it is popped as any other. */
+/* A range named in wide characters is never a stage, but it is popped like others. */
 static int push_w(const void *message)
 {
     (void)message;
@@ -217,10 +219,10 @@ static void domain_end(void *domain, uint64_t id)
 static const char *register_string(void *domain, const char *string)
 {
     (void)domain;
-    return string != NULL ? strdup(string) : NULL; /* lives as long as the process */
+    return string != NULL ? strdup(string) : NULL; /* never freed */
 }
 
-/* ---- Getting in ---- */
+/* ---- Injection ---- */
 
 typedef struct replacement {
     unsigned slot;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Words of the trace format that reader and writer share. The specification: docs/trace-format.md.
- */
+/* The words of the trace format that reader and writer share. docs/trace-format.md specifies it. */
 #ifndef RVL_TRACE_FORMAT_H
 #define RVL_TRACE_FORMAT_H
 
@@ -13,24 +11,27 @@
 
 /* Names: 1 to 255 bytes. */
 #define RVLI_TRACE_NAME_BYTES_MAX 255u
-/* A line, without its end. Longer ones are refused. */
+/* The longest line, without its newline. Longer lines are refused. */
 #define RVLI_TRACE_LINE_BYTES_MAX 65536u
-/* Of one trace, and of a reader over all its files; likewise the files of a reader. */
+/*
+ * The most processes of a trace, and of a reader over all its files. A reader has as many files at
+ * most.
+ */
 #define RVLI_TRACE_PROCESSES_MAX 4096u
 #define RVLI_TRACE_GRANULARITY_MIN 4096u
 
-/* What to do about a file that was cut off. */
+/* The advice for a file that was cut off. */
 #define RVLI_TRACE_PARTIAL_HINT "(--partial replays it as far as it is whole)"
 
-/* The first minor version that has parts. */
+/* The first minor version with parts. */
 #define RVLI_TRACE_MINOR_PARTS 1u
-/* And the first that has ranges. */
+/* The first minor version with ranges. */
 #define RVLI_TRACE_MINOR_RANGES 2u
-/* And the first that has refusals, and how a command ended. */
+/* The first minor version with refusals, and with the end of a command. */
 #define RVLI_TRACE_MINOR_REFUSALS 2u
-/* And the first that has processes asleep. */
+/* The first minor version with sleep. */
 #define RVLI_TRACE_MINOR_SLEEP 3u
-/* And the first that has processes that fail. */
+/* The first minor version with processes that fail. */
 #define RVLI_TRACE_MINOR_FAIL 4u
 
 #define RVLI_WORD_CLOCK "clock"
@@ -53,23 +54,25 @@
 #define RVLI_TRACE_EXIT_MAX 255u
 #define RVLI_TRACE_SIGNAL_MAX 64u
 
-/* X(flag, word): flags of an allocation, in the order in which they are written. */
+/* X(flag, word): flags of an allocation, in the order of writing. */
 #define RVLI_TRACE_FLAG_MAP(X)                                                                     \
     X(RVL_ALLOC_EXPORTABLE, "exportable")                                                          \
     X(RVL_ALLOC_RDMA, "rdma")                                                                      \
     X(RVL_ALLOC_PAUSED, "paused")
 
-/* Bytes of a name that are written as %XX. A name that is exactly "-" is, too. */
+/* Whether a byte of a name is written as %XX. So is a name that is exactly "-". */
 static inline bool rvli_trace_must_escape(unsigned char byte)
 {
     return byte <= 0x20 || byte == 0x7f || byte == '%';
 }
 
-/* As rvl_trace_writer_open(), for a path that was chosen or may be guessed. */
+/* As rvl_trace_writer_open(), for a path that was chosen or can be guessed. */
 rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
                                   const rvl_trace_header *header, rvl_trace_writer **writer_out);
 
-/* Writes a draft out and gives it its name before it is whole. RVL_ERR_IO: it has none. */
+/*
+ * Writes a draft to its file, and gives the file its name before the trace is complete. RVL_ERR_IO.
+ */
 rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer);
 
 #endif

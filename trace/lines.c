@@ -26,7 +26,7 @@ struct rvli_lines {
     size_t begin, end;  /* unread text in buffer */
     ZSTD_DCtx *zstd;    /* NULL: plain */
     bool frame_open;    /* the last zstd frame is not finished */
-    bool more_unpacked; /* zstd holds text that had no room in buffer */
+    bool more_unpacked; /* zstd holds text that did not fit in buffer */
     ZSTD_inBuffer packed_in;
     char *packed;
     char buffer[BUFFER_BYTES + RVLI_LINES_PADDING];

@@ -17,14 +17,14 @@ static int hex_value(char digit)
     return -1;
 }
 
-/* Whether an escaped byte had to be escaped: there is one way to write each name. */
+/* Whether a byte was escaped without need: each name can be written in only one way. */
 static bool needless(unsigned char byte, size_t raw_length)
 {
     bool whole_dash = byte == '-' && raw_length == 3;
     return byte == 0 || (!rvli_trace_must_escape(byte) && !whole_dash);
 }
 
-/* Decodes into text; the reason if it cannot, with the place in *at_out. */
+/* Decodes into text. On failure, returns the reason, with its place in *at_out. */
 static const char *decode(const char *raw, size_t length, char *text, size_t *at_out)
 {
     size_t used = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of a trace, each kept once, with a dense number.
+ * The names of a trace, each stored once, with a dense number.
  *
- * Looked up by the text as it stands in the file, of which there is one way to write each name. The
- * name that was found last is kept for the parser to try first.
+ * Look-up is by the text in the file, since each name can be written in only one way. The last name
+ * found is kept for the parser to try first.
  */
 #ifndef RVL_TRACE_NAMES_H
 #define RVL_TRACE_NAMES_H
@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "reveille/status.h"
 
-/* A hostile file must not take all memory. */
+/* The limit keeps a hostile file from using all memory. */
 #define RVLI_NAMES_MAX 1000000u
 
 typedef struct rvli_name {
@@ -32,13 +32,13 @@ typedef struct rvli_names {
 } rvli_names;
 
 /*
- * The name written as raw; added if it is new. RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE with the
+ * Finds the name written as raw, or adds it. RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE with the
  * reason in *why_out and the place of the fault, in bytes from raw, in *at_out.
  */
 rvl_status rvli_names_get(rvli_names *names, const char *raw, size_t length, rvli_name **name_out,
                           const char **why_out, size_t *at_out);
 
-/* The name written as raw, NULL if there is none. */
+/* Finds the name written as raw. Returns NULL if there is none. */
 rvli_name *rvli_names_find(rvli_names *names, const char *raw, size_t length);
 
 void rvli_names_destroy(rvli_names *names);

@@ -25,7 +25,7 @@ static bool fail_here(rvli_cursor *cursor, const char *why)
     return fail_at(cursor, cursor->at, why);
 }
 
-/* A text that must come next. */
+/* Consumes a text that must come next. */
 static bool literal(rvli_cursor *cursor, const char *text, size_t length, const char *why)
 {
     if ((size_t)(cursor->end - cursor->at) < length || memcmp(cursor->at, text, length) != 0)
@@ -50,28 +50,28 @@ static bool is_digit(char byte)
 #define EVERY_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
 
 /*
- * The value of the decimal digits that the eight bytes at `at` begin with, and how many there are.
- * Eight bytes are one 64-bit number, the first its lowest; neighbours are joined in pairs, pairs in
- * fours, fours in the whole.
+ * Returns the value of the leading decimal digits of the eight bytes at `at`, and stores their
+ * count. The bytes are loaded as one 64-bit number, the first byte lowest. Adjacent digits are
+ * joined to pairs, pairs to fours, and fours to the value.
  */
 static uint64_t eight_digits(const char *at, unsigned *count_out)
 {
     uint64_t bytes;
     memcpy(&bytes, at, sizeof bytes);
-    bytes = le64toh(bytes) ^ EVERY_BYTE('0'); /* digits are now 0 to 9, all else is more */
-    /* A carry out of a byte that is no digit spoils what lies above it, which is not looked at. */
+    bytes = le64toh(bytes) ^ EVERY_BYTE('0'); /* digits become 0 to 9, other bytes become more */
+    /* A carry out of a non-digit changes the bytes above it, which are not used. */
     uint64_t others = ((bytes + EVERY_BYTE(0x76)) | bytes) & EVERY_BYTE(0x80);
     unsigned count = others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
     *count_out = count;
     if (count == 0)
         return 0;
-    bytes <<= 8 * (8 - count); /* leading zeros instead of what follows the digits */
+    bytes <<= 8 * (8 - count); /* drop the bytes after the digits, and add leading zeros */
     bytes = (bytes * 10 + (bytes >> 8)) & UINT64_C(0x00FF00FF00FF00FF);
     bytes = (bytes * 100 + (bytes >> 16)) & UINT64_C(0x0000FFFF0000FFFF);
     return (bytes * 10000 + (bytes >> 32)) & UINT64_C(0xFFFFFFFF);
 }
 
-/* Any number of decimal digits; false if they do not fit into 64 bits. */
+/* Reads any number of decimal digits. Returns false if they do not fit into 64 bits. */
 static bool digits(const char **at, uint64_t *value_out)
 {
     static const uint64_t powers[] = {1,      10,      100,      1000,     10000,
@@ -92,12 +92,12 @@ static bool digits(const char **at, uint64_t *value_out)
     return true;
 }
 
-/* Decimal digits without leading zeros. The newline after the line ends them. */
+/* Reads decimal digits without leading zeros. The newline after the line ends them. */
 static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
 {
     const char *begin = cursor->at;
     const char *at = begin;
-    if (is_digit(at[0]) && !is_digit(at[1])) { /* threads and devices, usually */
+    if (is_digit(at[0]) && !is_digit(at[1])) { /* usually a thread or a device */
         *value_out = (uint64_t)(at[0] - '0');
         cursor->at++;
         return true;
@@ -112,7 +112,7 @@ static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
     return true;
 }
 
-/* The field up to the next space or the end of the line. */
+/* Reads the field up to the next space or the end of the line. */
 static const char *word(rvli_cursor *cursor, size_t *length_out)
 {
     const char *begin = cursor->at;
@@ -122,7 +122,10 @@ static const char *word(rvli_cursor *cursor, size_t *length_out)
     return begin;
 }
 
-/* The name that was asked for last, if it comes next again: events of one kind repeat it. */
+/*
+ * Consumes and returns the last name looked up, if it comes next: successive events often repeat
+ * it. Returns NULL otherwise.
+ */
 static rvli_name *repeated(rvli_cursor *cursor, const rvli_names *names)
 {
     rvli_name *last = names->last;
@@ -157,7 +160,7 @@ static bool name(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
     return false;
 }
 
-/* A name, or NULL for `-`. */
+/* Reads a name; NULL for `-`. */
 static bool name_or_none(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
 {
     const char *at = cursor->at;
@@ -178,7 +181,7 @@ static bool line_end(rvli_cursor *cursor)
                                  : "the line should end here");
 }
 
-/* Passes over the rest of the line: its meaning does not matter. */
+/* Skips the rest of the line. */
 static bool skip_rest(rvli_cursor *cursor)
 {
     const char *nul = memchr(cursor->at, '\0', (size_t)(cursor->end - cursor->at));
@@ -209,7 +212,7 @@ static bool time_and_process(rvli_cursor *cursor, rvli_trace_file *file, rvl_tra
     }
     if (found == NULL)
         return fail_at(cursor, begin, "this process has not been declared: process NAME pid=N");
-    event->process_index = found->index; /* of the file; the reader knows the one over all */
+    event->process_index = found->index; /* index in this file; the reader converts it */
     begin = cursor->at + 1;
     if (!space(cursor, "a space and the thread should follow") ||
         !number(cursor, &thread, "the number of the thread should stand here"))
@@ -220,7 +223,7 @@ static bool time_and_process(rvli_cursor *cursor, rvli_trace_file *file, rvl_tra
     return true;
 }
 
-/* Of a range that ends; 0: all of them. */
+/* The id of a range that ends; 0: all ranges. */
 static bool range_field(rvli_cursor *cursor, rvl_trace_event *event)
 {
     return space(cursor, "a space and the id should follow") &&
@@ -283,9 +286,9 @@ static bool name_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_eve
     return true;
 }
 
-/* ---- Options: key=value in a fixed order, unknown ones only of newer versions ---- */
+/* ---- Options: key=value in a fixed order; only newer versions may have unknown ones ---- */
 
-/* Skips what a newer minor version added; in ours it is an error. */
+/* Skips options of a newer minor version. In a version that we know, they are an error. */
 static bool newer_options(rvli_cursor *cursor, const rvli_trace_file *file)
 {
     if (file->minor <= RVL_TRACE_MINOR || cursor->at == cursor->end)
@@ -293,7 +296,7 @@ static bool newer_options(rvli_cursor *cursor, const rvli_trace_file *file)
     return space(cursor, "a space or the end of the line should follow") && skip_rest(cursor);
 }
 
-/* Whether " key" comes next; if so the cursor is behind it. */
+/* If " key" comes next, consumes it and returns true. */
 static bool option(rvli_cursor *cursor, const char *key)
 {
     size_t length = strlen(key);
@@ -337,7 +340,7 @@ static bool access_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_
     }
 }
 
-/* 0: no such flag. */
+/* Returns 0 if there is no such flag. */
 static uint32_t flag_of(const char *text, size_t length)
 {
 #define READ_FLAG(flag, expected)                                                                  \
@@ -389,14 +392,14 @@ static bool alloc_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
     return newer_options(cursor, file);
 }
 
-/* What is left out of a move, or nothing. */
+/* Reads the word for a transition without content, if there is one. */
 static bool skip_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event,
                         const char *skip_word)
 {
     const char *before = cursor->at;
     event->skip_content = option(cursor, skip_word);
     if (event->skip_content && cursor->at < cursor->end && *cursor->at != ' ') {
-        event->skip_content = false; /* a longer word that begins with it */
+        event->skip_content = false; /* a longer word that begins with skip_word */
         cursor->at = before;
     }
     return newer_options(cursor, file);
@@ -408,7 +411,7 @@ static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_tr
     return tag_field(cursor, file, event) && skip_option(cursor, file, event, skip_word);
 }
 
-/* A part has a tag of its own. */
+/* A part must have a tag. */
 static bool part_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     if (!id_field(cursor, event) || !bytes_field(cursor, event, true))
@@ -420,7 +423,7 @@ static bool part_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_ev
                               : fail_at(cursor, begin, "a part has a tag, not -");
 }
 
-/* A device, or `host`. */
+/* Reads a device, or `host`. */
 static bool place_field(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
 {
     rvli_cursor ahead = *cursor;
@@ -475,7 +478,7 @@ static bool missed_option(rvli_cursor *cursor, rvl_trace_event *event)
            fail_at(cursor, begin, "a number of processes is 1 to 2^63 - 1");
 }
 
-/* exit=N, or signal=N. */
+/* Reads exit=N, or signal=N. */
 static bool ended_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     uint64_t status;
@@ -539,7 +542,7 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
 
 /* ---- Header ---- */
 
-/* " KEY=NUMBER". */
+/* Reads " KEY=NUMBER". */
 static bool keyed_number(rvli_cursor *cursor, const char *key, const char *why, uint64_t *value_out)
 {
     return literal(cursor, key, strlen(key), why) &&
@@ -610,7 +613,7 @@ static bool device_line(rvli_cursor *cursor, rvli_trace_file *file)
     return true;
 }
 
-/* The name is entered last: a line that is wrong declares nothing. */
+/* Adds the name last, so that a wrong line declares nothing. */
 static bool process_line(rvli_cursor *cursor, rvli_trace_file *file)
 {
     uint64_t pid;
@@ -661,7 +664,8 @@ static const struct {
 
 static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out)
 {
-    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++) /* the most frequent first */
+    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT;
+         kind++) /* the most frequent kinds come first */
         if (keywords[kind].length == length && memcmp(keywords[kind].text, text, length) == 0) {
             *kind_out = (rvl_event_kind)kind;
             return true;
@@ -669,7 +673,7 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
     return false;
 }
 
-/* Of a kind that the version of the file does not have. */
+/* Whether the file's version lacks this kind of event. */
 static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
 {
     static const uint32_t minors[RVL_EVENT_KIND_COUNT] = {
@@ -686,8 +690,8 @@ static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
 }
 
 /*
- * Field by field: for a struct of this size compilers call on instructions that are slow to start.
- * Behind the last one there is nothing, unless the struct has grown without this function.
+ * Clears the fields one by one: for a struct of this size, compilers use instructions that are slow
+ * to start. The last memset() clears 0 bytes unless the struct has fields that are missing here.
  */
 static void clear(rvl_trace_event *event, rvl_event_kind kind)
 {
@@ -732,7 +736,7 @@ static bool event_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_eve
     return true;
 }
 
-/* A line that is no event: header, end, or the kind of a newer version. */
+/* Parses a line that is not an event: a header line, the end, or a kind of a newer version. */
 static bool other_line(rvli_cursor *cursor, rvli_trace_file *file, const char *text, size_t length,
                        rvli_line_kind *kind_out)
 {
@@ -789,7 +793,7 @@ static bool is_text(const char *line, size_t length)
     return true;
 }
 
-/* What the line must be, and what it is: as much as a message has room for, in ASCII. */
+/* Describes what the first line must be, and its start in ASCII, as far as there is room. */
 static const char *not_a_trace(const rvli_cursor *cursor, rvli_trace_file *file)
 {
     static const char must[] = "not a Reveille trace: its first line must be `reveille-trace 1.N`";

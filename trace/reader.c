@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace reader: opens the files, reads their headers, merges their events on one clock.
+ * The trace reader: opens the files, reads their headers, and merges their events on one clock.
  *
- * Of several files each is one event ahead at most, and the earliest of those is returned; the
- * events of a single one go straight to the caller.
+ * With several files, the reader holds at most one event of each, and returns the earliest. Events
+ * of a single file go directly to the caller.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +21,21 @@
 #define FILES_MAX 4096u
 
 typedef struct source {
-    const char *path; /* only while the reader is opened */
+    const char *path; /* valid only while the reader is opened */
     const char *name;
     rvli_lines *lines;
     rvli_trace_file file;
-    uint64_t offset_ns; /* from its time 0 to that of the merged trace */
+    uint64_t offset_ns; /* from time 0 of the merged trace to time 0 of this file */
     rvl_trace_event event;
     bool has_event; /* `event` waits to be returned */
     bool finished;
     bool cut;
 } source;
 
-/* What a process is called over all files. */
+/* The name of a process over all files. */
 typedef struct shown_name {
     UT_hash_handle hh;
-    uint32_t next_number; /* to try when another process has this name */
+    uint32_t next_number; /* to try next if another process has this name */
     char text[];
 } shown_name;
 
@@ -46,7 +46,7 @@ struct rvl_trace_reader {
     uint64_t events;
     rvli_names tags;
     rvli_names names;
-    shown_name *shown_names; /* of all processes */
+    shown_name *shown_names; /* the names of all processes */
     rvl_status failed;       /* sticky, with its error */
     rvl_error error;
     rvl_trace_device devices[RVL_MAX_DEVICES];
@@ -72,7 +72,7 @@ static rvl_status report_source(rvl_status status, const source *s, uint32_t col
 
 /* ---- One file ---- */
 
-/* The next line into the cursor. RVL_ERR_NOT_FOUND at the end of the file, or where it is cut. */
+/* Puts the next line into the cursor. RVL_ERR_NOT_FOUND: the file has ended, or is cut off here. */
 static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cursor)
 {
     const char *why = "the file cannot be read";
@@ -126,7 +126,7 @@ static rvl_status add_shown(rvl_trace_reader *reader, const char *text, const ch
     return RVL_OK;
 }
 
-/* A name that no process of the reader has yet: NAME, or the first free one of NAME#2, NAME#3... */
+/* Finds a name that no other process has: NAME, or the first free one of NAME#2, NAME#3... */
 static rvl_status show_name(rvl_trace_reader *reader, const char *name, const char **shown_out)
 {
     char unique[RVLI_TRACE_NAME_BYTES_MAX + 16];
@@ -142,7 +142,7 @@ static rvl_status show_name(rvl_trace_reader *reader, const char *name, const ch
     return add_shown(reader, unique, shown_out);
 }
 
-/* Gives the process that a line has declared its number over all files. */
+/* Gives a declared process its number over all files. */
 static rvl_status number_process(rvl_trace_reader *reader, source *s)
 {
     rvli_trace_file *file = &s->file;
@@ -161,7 +161,7 @@ static rvl_status number_process(rvl_trace_reader *reader, source *s)
     return RVL_OK;
 }
 
-/* Reads on to the next event, times as in the file. RVL_ERR_NOT_FOUND when there is none. */
+/* Reads the next event, with the time as in the file. RVL_ERR_NOT_FOUND: there is none. */
 static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *event)
 {
     rvli_cursor cursor;
@@ -182,7 +182,7 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *
     }
 }
 
-/* Moves an event from the clock of its file to the common one. */
+/* Converts the time of an event to the common clock. */
 static rvl_status shift_time(const source *s, rvl_trace_event *event)
 {
     if (event->time_ns > UINT64_MAX - s->offset_ns)
@@ -193,8 +193,7 @@ static rvl_status shift_time(const source *s, rvl_trace_event *event)
 }
 
 /*
- * The next event of a source, on the common clock. RVL_ERR_NOT_FOUND when there is none: the source
- * is finished.
+ * Reads the next event of a source, on the common clock. RVL_ERR_NOT_FOUND: the source is finished.
  */
 static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_event *event)
 {
@@ -211,7 +210,7 @@ static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_even
     return shift_time(s, event);
 }
 
-/* Makes sure that a source that is not finished has its next event waiting. */
+/* Ensures that an unfinished source holds its next event. */
 static rvl_status ensure_event(rvl_trace_reader *reader, source *s)
 {
     if (s->has_event)
@@ -241,7 +240,7 @@ static rvl_status open_source(rvl_trace_reader *reader, source *s)
     return ensure_event(reader, s);
 }
 
-/* What is missing should have stood where the end record stands, or where the file breaks off. */
+/* Reports a missing record at the end record, or where the file is cut off. */
 static rvl_status check_header(const source *s)
 {
     if (s->file.has_clock && s->file.device_mask != 0)
@@ -251,7 +250,7 @@ static rvl_status check_header(const source *s)
                                     : "the file has no clock record");
 }
 
-/* The monotonic clock if all files are of one boot, else the wall clock. */
+/* Uses the monotonic clock if all files are of one boot, and the wall clock otherwise. */
 static void align_clocks(rvl_trace_reader *reader)
 {
     const char *boot_id = reader->sources[0].file.boot_id;
@@ -286,7 +285,7 @@ static rvl_status report_mismatch(uint32_t device, const source *s, const source
     rvli_text_add(&text, ":");
     rvli_text_add_u64(&text, before->file.device_lines[device]);
     return report(RVL_ERR_CORRUPT_TRACE, s->name, s->file.device_lines[device],
-                  sizeof RVLI_WORD_DEVICE + 1, message); /* where its number stands */
+                  sizeof RVLI_WORD_DEVICE + 1, message); /* column of its number */
 }
 
 static rvl_status merge_devices(rvl_trace_reader *reader)
@@ -365,7 +364,7 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
 
 /* ---- Reading ---- */
 
-/* The source of the next event, NULL if none has one. */
+/* Finds the source of the next event; NULL if no source has one. */
 static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
 {
     *earliest_out = NULL;
@@ -381,7 +380,7 @@ static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
     return RVL_OK;
 }
 
-/* The earliest event of all. RVL_ERR_NOT_FOUND when there is none left. */
+/* Returns the earliest event of all sources. RVL_ERR_NOT_FOUND: there is none left. */
 static rvl_status merge(rvl_trace_reader *reader, rvl_trace_event *event_out)
 {
     source *earliest;
@@ -399,7 +398,7 @@ static rvl_status next_event(rvl_trace_reader *reader, rvl_trace_event *event_ou
 {
     rvl_status status = reader->failed;
     if (status == RVL_OK && reader->source_count == 1 && !reader->sources[0].has_event) {
-        /* Nothing to merge: straight to the caller. */
+        /* nothing to merge: read directly into the caller's event */
         status = read_event(reader, &reader->sources[0], event_out);
     } else if (status == RVL_OK) {
         status = merge(reader, event_out);
@@ -410,7 +409,7 @@ static rvl_status next_event(rvl_trace_reader *reader, rvl_trace_event *event_ou
     }
     if (status == RVL_ERR_NOT_FOUND)
         return status;
-    /* The same answer for good: behind an error nothing of a file can be trusted. */
+    /* Every later call returns this error: after it, the rest of a file cannot be trusted. */
     if (reader->failed == RVL_OK)
         reader->error = *rvli_error_get();
     reader->failed = status;
@@ -424,7 +423,7 @@ rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *even
     rvl_trace_event known, *event = event_out;
     if (reader == NULL || event_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "the reader or event_out is NULL");
-    if (event_size != sizeof known) { /* the caller knows an older or a newer one */
+    if (event_size != sizeof known) { /* the caller has an older or newer struct */
         if (rvli_element_check(RVLI_TRACE_EVENT, event_size) != RVL_OK)
             return RVL_ERR_INVALID;
         event = &known;
@@ -435,7 +434,7 @@ rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *even
     return status;
 }
 
-/* Column of a word, from 1, 0 if there are fewer. */
+/* The column of a word, from 1; 0 if there are fewer words. */
 static uint32_t column_of(const char *line, size_t length, uint32_t field)
 {
     uint32_t at = 1;

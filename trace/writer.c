@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace writer: plain text through one buffer, needing libc alone.
+ * The trace writer: plain text through one buffer. It needs only libc.
  *
- * A line is put together in the buffer; only whole lines are ever written out, so that a process
- * that is killed leaves a readable prefix. The first failure is remembered, and nothing is written
- * after it.
+ * Lines are composed in the buffer, and only whole lines are written out, so a killed process
+ * leaves a readable prefix. After the first failure, nothing more is written, and every call
+ * returns that failure.
  *
- * A recording has its name from the header on, since the process may be killed at any time. Other
- * traces have it when they are whole (base/output.h).
+ * A recording gets its file name with the header, since the process may be killed at any time.
+ * Other traces get theirs when they are complete (base/output.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "trace/format.h"
 
 #define BUFFER_BYTES 65536u
-/* Longest line: three escaped names and a list of 64 devices. */
+/* The longest line: three escaped names and a list of 64 devices. */
 #define LINE_BYTES_MAX 4096u
 #define COMMENT_BYTES_MAX 4000u
 
@@ -37,11 +37,11 @@ struct rvl_trace_writer {
     uint64_t events;
     uint64_t last_ns;
     uint64_t devices; /* bit d: device d is declared */
-    uint32_t minor;   /* of the version that is written */
+    uint32_t minor;   /* minor version that is written */
     uint32_t flags;   /* RVL_TRACE_RECORDS_REFUSALS */
     process *processes;
     size_t process_count;
-    size_t last_process; /* that of the last event: mostly also of the next */
+    size_t last_process; /* process of the last event, and usually of the next */
     size_t length;
     char buffer[BUFFER_BYTES];
 };
@@ -55,7 +55,7 @@ static void add_text(rvl_trace_writer *writer, const char *text)
     writer->length += length;
 }
 
-/* Two digits a division: most of what is written is numbers. */
+/* Converts two digits with each division, since most of a trace is numbers. */
 static void add_number(rvl_trace_writer *writer, uint64_t value)
 {
     char digits[20];
@@ -107,7 +107,7 @@ static void field_number(rvl_trace_writer *writer, uint64_t value)
     add_number(writer, value);
 }
 
-/* NULL is written as none. */
+/* Writes a name; NULL as none. */
 static void field_name(rvl_trace_writer *writer, const char *name)
 {
     add_byte(writer, ' ');
@@ -166,7 +166,7 @@ static rvl_status write_out(rvl_trace_writer *writer)
     return RVL_OK;
 }
 
-/* Room for one more line. */
+/* Makes room for one more line. */
 static rvl_status begin_line(rvl_trace_writer *writer)
 {
     if (writer->failed != 0)
@@ -187,7 +187,9 @@ static bool good_comment(const char *text)
     return true;
 }
 
-/* One line after the other, so that no text is too long for the buffer. A last LF ends a line. */
+/*
+ * Writes line by line, so that no text is too long for the buffer. A final LF ends the last line.
+ */
 static rvl_status write_comment(rvl_trace_writer *writer, const char *text)
 {
     do {
@@ -298,7 +300,7 @@ static rvl_status invalid_header(void)
     return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
 }
 
-/* The header as this version knows it, with devices that are there for RVL_MAX_DEVICES. */
+/* Converts the user's header to this version's struct. devices_out has room for RVL_MAX_DEVICES. */
 static rvl_status read_header(rvl_trace_header *header_out, rvl_trace_device *devices_out,
                               const rvl_trace_header *user_header)
 {
@@ -355,7 +357,7 @@ rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header 
 
 rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer)
 {
-    if (writer->output.folder < 0) /* it is written to directly */
+    if (writer->output.folder < 0) /* written directly: it has its name */
         return RVL_OK;
     rvl_status status = write_out(writer);
     return status == RVL_OK ? rvli_output_publish(&writer->output, false) : status;
@@ -652,7 +654,7 @@ static rvl_status add_event(rvl_trace_writer *writer, const rvl_trace_event *eve
     return RVL_OK;
 }
 
-/* An event of a caller that knows an older or a newer one. */
+/* Adds an event of a caller with an older or newer struct. */
 static rvl_status add_resized(rvl_trace_writer *writer, const rvl_trace_event *event,
                               size_t event_size)
 {
@@ -700,7 +702,7 @@ static rvl_status write_end(rvl_trace_writer *writer)
     return write_out(writer);
 }
 
-/* Some file systems tell only now that what was written could not be kept. */
+/* Some file systems report a failed write only at close(). */
 static rvl_status close_file(rvl_trace_writer *writer)
 {
     int file = writer->output.fd;

@@ -288,8 +288,7 @@ static rvl_status reserve_arena(void)
         munmap(mapped, before);
     munmap(the.base + the.size, CHUNK_BYTES - before);
     madvise(the.base, the.size, MADV_HUGEPAGE); /* a preference */
-    madvise(the.base, the.size,
-            MADV_DONTFORK); /* a forked child must not share memory that a GPU writes */
+    madvise(the.base, the.size, MADV_DONTFORK); /* children must not share it: a GPU writes it */
     return RVL_OK;
 }
 
