@@ -29,7 +29,7 @@
 #define MESSAGE_REGISTERED 3
 #define NO_PUSH_POP_TRACKING (-2)
 
-#define DEPTH_MAX 64u /* most nested pushes of a thread that can be stages */
+#define DEPTH_MAX 64u /* maximum depth of pushes that can be stages */
 
 typedef void (*function)(void);
 
@@ -62,7 +62,7 @@ void rvli_nvtx_listen(const char *prefix, const rvli_nvtx_sink *sink)
 
 /* ---- Ranges ---- */
 
-/* A push of a thread, whether it is a stage or not: the pop does not tell. */
+/* A push of a thread, a stage or not: a pop does not tell which push it ends. */
 typedef struct pushed {
     const void *domain;
     uint64_t id; /* 0: not a stage */

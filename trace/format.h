@@ -14,8 +14,8 @@
 /* The longest line, without its newline. Longer lines are refused. */
 #define RVLI_TRACE_LINE_BYTES_MAX 65536u
 /*
- * The most processes of a trace, and of a reader over all its files. A reader has as many files at
- * most.
+ * Maximum number of processes in a trace, and in all files of a reader together. A reader can have
+ * this many files, too.
  */
 #define RVLI_TRACE_PROCESSES_MAX 4096u
 #define RVLI_TRACE_GRANULARITY_MIN 4096u

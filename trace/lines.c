@@ -20,7 +20,7 @@ struct rvli_lines {
     int file;
     uint64_t bytes_read;
     uint64_t bytes_total;
-    bool at_end; /* no more text will come */
+    bool at_end; /* there is no more text to read */
     bool cut;
     bool any;           /* a whole line has been returned */
     size_t begin, end;  /* unread text in buffer */

@@ -32,7 +32,7 @@ rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *len
 /* Whether the last failure was a file that is cut off, rather than one that is wrong. */
 bool rvli_lines_cut(const rvli_lines *lines);
 
-/* The column, from 1, after the part of the failed line that was read. */
+/* The column, from 1, of the first byte that the failed line lacks. */
 uint32_t rvli_lines_column(const rvli_lines *lines);
 
 /* The bytes read from the file on disk, compressed or not, and its size (0: unknown). */

@@ -32,7 +32,7 @@ typedef struct rvli_cuda_event {
 
 typedef struct rvli_cuda_device {
     CUdevice ordinal;
-    CUcontext context; /* the primary one */
+    CUcontext context; /* the primary context */
     bool retained;
     char name[64];
     char bus_id[32];

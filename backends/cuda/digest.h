@@ -32,7 +32,7 @@ typedef struct rvli_cuda_delivery {
 } rvli_cuda_delivery;
 
 typedef struct rvli_cuda_digests {
-    CUresult refusal; /* of the driver, at opening; CUDA_SUCCESS: none */
+    CUresult refusal; /* the driver's error at opening; CUDA_SUCCESS: none */
     CUmodule module;
     CUfunction kernel;
     CUfunction secret_kernel; /* for digests with a secret */
@@ -43,14 +43,14 @@ typedef struct rvli_cuda_digests {
     uint64_t slot_count;
     bool computes; /* the kernel runs: false on simulated GPUs */
 
-    pthread_mutex_t lock;    /* guards what follows */
+    pthread_mutex_t lock;    /* guards the fields below */
     uint64_t slots_used;     /* number of slots in use; 0 again when all results are delivered */
     uint64_t slots_launched; /* how many of these were launched */
     bool await_arrival;      /* some of the rest are of content that is still arriving */
     bool by_secret;          /* the rest are digests with a secret */
     rvli_secret secret;
     uint64_t last_number;
-    rvli_cuda_delivery *first, *last; /* by number */
+    rvli_cuda_delivery *first, *last; /* in the order of their numbers */
 } rvli_cuda_digests;
 
 #endif

@@ -72,7 +72,7 @@ typedef struct pool {
     char *base;
     uint64_t size;
     chunk *chunks;
-    uint64_t chunk_end; /* chunks from here on were never made */
+    uint64_t chunk_end; /* chunks from this number on were never made */
     rvli_arena arena;
     rvli_workers *workers; /* NULL until the first allocation */
     rvli_pinned_facts facts;

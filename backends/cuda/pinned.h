@@ -5,13 +5,13 @@
  * One address range is divided into chunks. Several threads make a chunk: they populate its pages
  * piece by piece, and the thread that populates the last piece registers the chunk with the driver.
  * An allocation only queues that. Copies wait for each chunk as they reach it, so the first chunk
- * is copied while the next are made. Freed chunks stay registered and are reused. Beyond the
+ * is copied while the next are made. Freed chunks keep their state and are reused. Beyond the
  * caller's limit, idle chunks are returned to the system on the same threads.
  *
  * A chunk stays pageable if registering is refused (ulimit -l, cgroup), or if no user wants memory
- * registered: the driver's checkpoint processes all registered memory, which takes longer than to
- * do without it. On a machine with several NUMA nodes, a chunk is made near the device that needs
- * it. It stays there when it is reused.
+ * registered: the driver's checkpoint processes all registered memory, which costs more time than
+ * registering saves. On a machine with several NUMA nodes, a chunk is made near the device that
+ * needs it. It stays there when it is reused.
  */
 #ifndef RVL_BACKENDS_CUDA_PINNED_H
 #define RVL_BACKENDS_CUDA_PINNED_H
@@ -23,7 +23,7 @@
 
 #define RVLI_PINNED_KEEP_ALL UINT64_MAX
 
-/* Facts about the pool. */
+/* The state of the pool. */
 typedef struct rvli_pinned_facts {
     uint64_t used_bytes;     /* allocated */
     uint64_t pinned_bytes;   /* registered, used or not */

@@ -26,7 +26,7 @@
 typedef struct rvli_sim_mapping {
     uint64_t offset;
     uint64_t size;
-    uint32_t block; /* index */
+    uint32_t block; /* index of the block */
     bool accessible;
 } rvli_sim_mapping;
 

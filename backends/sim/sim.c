@@ -361,8 +361,7 @@ static rvl_status sim_map(void *self, int device, uint64_t addr, uint64_t size, 
 }
 
 /*
- * Finds the whole adjacent mappings that make up [addr, addr + size). Returns NULL if there are
- * none.
+ * Finds the whole adjacent mappings that make up [addr, addr + size). Returns NULL if they do not.
  */
 static rvli_sim_range *whole_mappings(rvli_sim_device *d, uint64_t addr, uint64_t size,
                                       uint32_t *first_out, uint32_t *count_out)

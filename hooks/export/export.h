@@ -6,8 +6,8 @@
  * importer that read it after a pause would read stale content. So a pause asks first: every
  * importer waits for its device, unmaps, and replies. When all have replied, the memory is paused,
  * and the importers release their handles. If an importer does not reply, or cannot unmap, or the
- * pause itself fails, the importers that did unmap map the memory again at its address, and nothing
- * has changed.
+ * pause itself fails, the importers that did unmap map the memory again at the same address, and
+ * nothing has changed.
  *
  * A handle is valid until the next pause of its allocation, or until the allocation is freed.
  */

@@ -21,8 +21,8 @@ typedef struct rvli_ipc_shared {
     uint64_t size_bytes;
     uint64_t export_id;
     unsigned importers;
-    bool moving; /* a pause has begun */
-    bool taken;  /* by that pause, for good */
+    bool moving; /* a pause that moves it has begun */
+    bool taken;  /* that pause takes the memory: importers must release it */
     bool gone;   /* paused or freed since: kept while it has importers */
 } rvli_ipc_shared;
 

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-/* Most connections that have not sent a request yet. Beyond this, the oldest is closed. */
+/* Limit of connections that have not sent a request yet. Beyond it, the oldest is closed. */
 #define STRANGERS_MAX 64u
 
 pthread_cond_t rvli_ipc_changed;

@@ -55,7 +55,7 @@ static uint64_t afterwards_ns(void)
 {
     uint64_t kept_ns = timeout_ns() / KEPT_BACK, half_ns = left_ns / 2;
     if (half_ns > kept_ns)
-        return half_ns; /* the rest is for further contexts */
+        return half_ns; /* the rest is left for further contexts */
     return left_ns < kept_ns ? left_ns : kept_ns;
 }
 
@@ -113,7 +113,8 @@ static void wait_for_answers(uint64_t limit_ns)
 }
 
 /*
- * Sends `kind` to all importers of moving memory, or DROP where it is taken, and waits for replies.
+ * Sends `kind` to all importers of memory that moves, or DROP for memory that is taken. Waits for
+ * replies.
  */
 static void tell_all(rvli_ipc_kind kind, uint64_t limit_ns)
 {

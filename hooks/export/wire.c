@@ -31,7 +31,7 @@ typedef struct handle_layout {
     uint64_t export_id;
     uint64_t size_bytes;
     uint64_t zero[2];
-    uint64_t check; /* of all before */
+    uint64_t check; /* of all fields before it */
 } handle_layout;
 
 _Static_assert(sizeof(handle_layout) == sizeof(rvli_ipc_handle), "a handle has 64 bytes");

@@ -51,7 +51,7 @@ typedef enum rvli_ipc_kind {
     RVLI_IPC_DONE
 } rvli_ipc_kind;
 
-/* Most file descriptors in one message. */
+/* Maximum number of file descriptors in a message. */
 #define RVLI_IPC_BLOCKS 16u
 #define RVLI_IPC_TEXT_BYTES 204
 

@@ -156,7 +156,7 @@ static void answer(const import *of, uint32_t about, rvl_status status)
     (void)rvli_ipc_send(of->socket, &message, NULL, 0);
 }
 
-/* If the exporter ends during a pause, the content of its memory is unknown: give it back. */
+/* If the exporter ends during a pause, the content of its memory is unknown: releases it. */
 static void hear(import *of)
 {
     rvli_ipc_message message;

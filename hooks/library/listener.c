@@ -2,7 +2,7 @@
 /*
  * Records the memory of contexts that the program opened itself, by tag, as regions' memory is
  * recorded. The contexts of regions are skipped: the hooks record those themselves, because a tag
- * of a region can lie in several contexts.
+ * of a region may have memory in several contexts.
  */
 #include "base/error.h"
 #include "hooks/process/settings.h"

@@ -36,7 +36,7 @@ struct rvl_communicator_move {
 
 /* ---- Calling ---- */
 
-/* What a move has to do about a communicator. */
+/* What a move must do with a communicator. */
 typedef enum need {
     NEED_NOTHING, /* already in that state */
     NEED_CALL,

@@ -7,7 +7,7 @@
 #include "hooks/ipc/ipc.h"
 #include "hooks/preload/runtime_calls.h"
 
-#define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */
+#define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* no CUDA runtime */
 
 int cudaIpcGetMemHandle(rvli_ipc_handle *handle, void *pointer)
 {

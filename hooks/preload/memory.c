@@ -9,7 +9,7 @@
 #include "hooks/region/region.h"
 #include "hooks/region/saver.h"
 
-#define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */
+#define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* no CUDA runtime */
 
 static uint64_t pointee(void *const *pointer)
 {

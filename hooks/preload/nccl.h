@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Whether code lies in NCCL's library, libnccl.so of any version. NULL: false. Thread-safe. */
+/* Whether code is in NCCL's library, libnccl.so of any version. NULL: false. Thread-safe. */
 bool rvli_is_nccl(const void *code);
 
 #endif

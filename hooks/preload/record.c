@@ -34,7 +34,7 @@
 #define PERIOD_MAX_MS 3600000u
 #define NS_PER_MS UINT64_C(1000000)
 
-/* ---- What the program does ---- */
+/* ---- Recording the program's calls ---- */
 
 /*
  * For cuMemCreate(), device -1 is host memory. For other calls, it is the device of the thread's

@@ -19,8 +19,8 @@ const void *rvli_capture_stream(const void *stream, bool per_thread);
 void rvli_capture_begin(const void *stream, int mode);
 
 /*
- * A call to end the capture, or to destroy the stream, returned an error (0: none). After an error,
- * asks the driver whether the capture goes on.
+ * A call to end the capture, or to destroy the stream, has returned `error` (0: success). On an
+ * error, asks the driver whether the capture goes on.
  */
 void rvli_capture_end(int error, const void *stream);
 

@@ -98,7 +98,7 @@ static bool expand(const char *pattern, char path[PATH_MAX])
     return text.length < PATH_MAX - NUMBER_BYTES;
 }
 
-/* ---- Whether it can be written ---- */
+/* ---- Checking that files can be created ---- */
 
 rvl_status rvli_record_file_check(const char *pattern)
 {
@@ -113,7 +113,7 @@ rvl_status rvli_record_file_check(const char *pattern)
     return status;
 }
 
-/* ---- What this process has written before ---- */
+/* ---- Files that this process wrote before exec() ---- */
 
 static uint64_t clock_ns(clockid_t clock)
 {

@@ -27,7 +27,7 @@ void rvli_saver_say_state(void)
     char line[RVL_SUMMARY_BYTES + 64], summary[RVL_SUMMARY_BYTES];
     for (rvli_saved_context *in = rvli_saver_newest_context(); in != NULL; in = in->next) {
         if (rvl_device_get_summary(in->context, 0, summary, sizeof summary) != RVL_OK)
-            continue; /* the device is lost, as the error has told */
+            continue; /* the device is lost: the error has reported it */
         rvli_text text = rvli_text_begin(line, sizeof line);
         add_driver(&text);
         rvli_text_add(&text, summary);

@@ -14,7 +14,7 @@ extern const char *const rvli_shim_mode;
 /* Finds libreveille, once. Ends the process with a message if it is missing. */
 void rvli_library_need(void);
 
-/* Whether an address lies in libreveille. */
+/* Whether an address is in libreveille. */
 bool rvli_library_contains(const void *address);
 
 #endif

@@ -81,7 +81,7 @@ void rvli_runtime_note(rvli_runtime_slot slot, void *function);
 /* The slot of a function's name; -1 if there is none. */
 int rvli_runtime_slot_of(const char *name);
 
-/* Whether an address lies in this library, or in libreveille. */
+/* Whether an address is in this library, or in libreveille. */
 bool rvli_is_own(const void *address);
 
 /* The first address of this library. */

@@ -17,7 +17,7 @@ RVL_API void tms_torch_free(void *pointer, ssize_t size, int device, void *strea
 
 const char *const rvli_shim_mode = "torch";
 
-/* Sets the device meanwhile: the runtime allocates on the thread's device. */
+/* Switches to the device for the call, because the runtime allocates on the thread's device. */
 static void *alloc_outside(size_t size, int device)
 {
     void *pointer = NULL;
