@@ -62,11 +62,11 @@ typedef struct rvli_ipc_message {
     int32_t status; /* rvl_status of REFUSE and DONE */
     uint64_t nonce; /* ASK: of the exporter */
     uint64_t export_id;
-    uint64_t size_bytes;  /* GRANT: of all blocks */
-    uint32_t block_count; /* in all */
-    uint32_t block_first; /* number of the first block in this message */
-    uint64_t block_bytes[RVLI_IPC_BLOCKS];
-    char text[RVLI_IPC_TEXT_BYTES]; /* REFUSE and DONE: why */
+    uint64_t size_bytes;                   /* GRANT: of all blocks */
+    uint32_t block_count;                  /* GRANT: in all */
+    uint32_t block_first;                  /* GRANT: number of the first block in this message */
+    uint64_t block_bytes[RVLI_IPC_BLOCKS]; /* GRANT */
+    char text[RVLI_IPC_TEXT_BYTES];        /* REFUSE and DONE: why */
 } rvli_ipc_message;
 
 rvli_ipc_message rvli_ipc_message_of(rvli_ipc_kind kind);
