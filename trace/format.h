@@ -71,7 +71,8 @@ rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
                                   const rvl_trace_header *header, rvl_trace_writer **writer_out);
 
 /*
- * Writes a draft to its file, and gives the file its name before the trace is complete. RVL_ERR_IO.
+ * Writes a draft to its file, and gives the file its name before the trace is complete. RVL_ERR_IO:
+ * it has not got its name.
  */
 rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer);
 

@@ -13,9 +13,7 @@
 /* Size of a buffer for a message. */
 #define RVLI_MESSAGE_BYTES 512
 
-/*
- * Prints one line: "reveille: " and the text, with unprintable characters escaped (base/shown.h).
- */
+/* Prints one line: "reveille: " and the text, with harmful characters escaped (base/shown.h). */
 void rvli_say(const char *text);
 
 /*
