@@ -664,8 +664,8 @@ static const struct {
 
 static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out)
 {
-    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT;
-         kind++) /* the most frequent kinds come first */
+    /* The most frequent kinds come first. */
+    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++)
         if (keywords[kind].length == length && memcmp(keywords[kind].text, text, length) == 0) {
             *kind_out = (rvl_event_kind)kind;
             return true;

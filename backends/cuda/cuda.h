@@ -46,8 +46,8 @@ typedef struct rvli_cuda_device {
     _Atomic bool fills;    /* a fill is queued, and nothing has waited for it */
     rvli_staging staging;  /* for copies of memory that is not registered */
     int numa_node;         /* RVLI_NUMA_ANY: unknown */
-    uint64_t
-        host_wanted_bytes; /* for backups, as the core last set it; guarded by the pool's lock */
+    /* for backups, as the core last set it; guarded by the pool's lock */
+    uint64_t host_wanted_bytes;
     pthread_mutex_t lock;  /* guards idle */
     rvli_cuda_event *idle; /* reusable events */
     rvli_cuda_digests digests;

@@ -35,8 +35,8 @@ static uint64_t left_in_cgroup(void)
     uint64_t limit, current, cache = 0;
     if (!read_number(CGROUP_MAX, "", &limit) || !read_number(CGROUP_CURRENT, "", &current))
         return UINT64_MAX;
-    read_number(CGROUP_STAT, "inactive_file ",
-                &cache); /* the kernel frees it before it kills a process */
+    /* The kernel frees the inactive page cache before it kills a process. */
+    read_number(CGROUP_STAT, "inactive_file ", &cache);
     uint64_t held = current > cache ? current - cache : 0;
     return limit > held ? limit - held : 0;
 }

@@ -84,16 +84,16 @@ bool rvli_staging_to_device(rvli_staging *staging, CUcontext context, CUdevicept
                             const char *host, uint64_t size, CUresult *result_out);
 
 /*
- * Mark covers all copies queued so far, and must be waited for once. The wait returns a failure of
- * any of them; every mark after a failed copy returns its failure. Mark 0: there were no copies,
- * and there is nothing to wait for.
+ * Marks all copies queued so far. Wait exactly once for each mark. The wait returns the failure of
+ * a marked copy, and so do the waits for all other marks that were set after that copy. Mark 0:
+ * there were no copies, and there is nothing to wait for.
  */
 uint64_t rvli_staging_mark(rvli_staging *staging);
 CUresult rvli_staging_wait(rvli_staging *staging, uint64_t mark);
 
 /*
- * Waits for all copies. Returns a failure that some mark has still to return, or that none has
- * returned.
+ * Waits for all copies. Returns a failure that no wait has returned yet, or that a mark still has
+ * to return.
  */
 CUresult rvli_staging_drain(rvli_staging *staging);
 

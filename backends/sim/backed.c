@@ -110,8 +110,8 @@ rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32
     uint64_t granules = size / device->profile.granularity_bytes;
     if (granules > UINT32_MAX - extent)
         return rvli_error(RVL_ERR_HOST_OOM, "the simulated device has used up its file");
-    if (!rvli_file_may_have((uint64_t)place(device, extent) +
-                            size)) /* the limit may have been lowered since */
+    /* The limit may have been lowered since the device was opened. */
+    if (!rvli_file_may_have((uint64_t)place(device, extent) + size))
         return too_long();
     if (fallocate(device->memory_file, FALLOC_FL_KEEP_SIZE, place(device, extent), (off_t)size) !=
         0)
