@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Gives GPU memory up and takes it back in stages, and predicts the peaks.
+"""Releases and reclaims GPU memory in stages, and predicts memory peaks.
 
 In a PyTorch program use ``region``, ``pause`` and ``resume``; they work through a hook library.
 Without PyTorch, ``Context`` manages memory on a real or simulated GPU. ``replay`` reports the peaks
-of recorded runs, ``model`` those of a model from its config, ``plan`` finds what fits, and
-``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports
-what is installed. ``reveille.testing`` is a pytest plugin. ``reveille.torch_memory_saver`` has the
-interface of the package of that name. ``reveille.prometheus`` shows ``metrics()`` to Prometheus.
-The package needs the standard library alone. Functions that work on PyTorch import it when you call
-them.
+of recorded runs, and ``model`` those of a model from its config. ``plan`` finds what fits.
+``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports what is installed.
+``reveille.testing`` is a pytest plugin. ``reveille.torch_memory_saver`` has the interface of the
+package of that name. ``reveille.prometheus`` exports ``metrics()`` to Prometheus.
+
+The package needs only the standard library. Functions that work on tensors import PyTorch when you
+call them.
 """
 
-DISTRIBUTION = "reveille-gpu"  # as package indexes have it
+DISTRIBUTION = "reveille-gpu"  # the name in package indexes
 
 from . import _c  # noqa: E402
 from ._asleep import asleep, sleep, wake

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`python -m reveille`: what was found, of the libraries, the driver, the devices and the hooks."""
+"""`python -m reveille`: reports the libraries, the driver, the devices and the hooks it found."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .errors import ReveilleError
 
 
 def driver_version() -> str | None:
-    """CUDA version that the driver speaks ("12.4"), None without a driver."""
+    """CUDA version that the driver supports ("12.4"). None without a driver."""
     try:
-        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as the C library looks
+        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as in the C library
         function = ctypes.CDLL(name).cuDriverGetVersion
     except (OSError, AttributeError):
         return None
@@ -44,7 +44,7 @@ def _device(context: Context, device: Any, backend: str) -> dict[str, Any]:
 
 
 def backend_facts(name: str) -> dict[str, Any]:
-    """A backend: whether it can be used, why not, and its devices."""
+    """Facts about a backend: whether it can be used, why not, and its devices."""
     try:
         with Context(name) as context:
             devices = [_device(context, device, name) for device in context.devices]
@@ -60,7 +60,7 @@ def backend_facts(name: str) -> dict[str, Any]:
 
 
 def hook_facts() -> dict[str, Any]:
-    """The hook libraries: where they are, and what this process has of them."""
+    """Where the hook libraries are, and whether this process has loaded them."""
     paths = {mode: _c.hook_library_path(mode) for mode in _hooks.MODES}
     return {
         "preload": str(paths["preload"]) if paths["preload"].exists() else None,
@@ -72,7 +72,7 @@ def hook_facts() -> dict[str, Any]:
 
 
 def facts() -> dict[str, Any]:
-    """Everything that is printed."""
+    """All facts to print."""
     return {
         "schema": 1,
         "version": _c.some_text(_c.core().rvl_version()),
@@ -117,7 +117,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what was found. 0 also without a GPU, 1 without the C libraries."""
+    """Prints the facts. Returns 0, even without a GPU, or 1 without the C libraries."""
     parser = argparse.ArgumentParser(
         prog="python -m reveille", description="Says what Reveille found on this machine."
     )

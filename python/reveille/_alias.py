@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Makes `import torch_memory_saver` find Reveille, if the environment asks for it.
 
-The package's .pth file calls install() at the start of every Python of the environment, so this
-module must be small and must never raise. What is imported then lies in the folder `alias`.
+The package's .pth file calls install() whenever a Python of this environment starts. So this
+module must be small and must never raise. The modules that are then imported are in `alias`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ VALUES = {
 
 
 def wanted() -> bool | None:
-    """What the environment says; None: it has a value that is not understood."""
+    """Whether the environment asks for Reveille. None: its value is not understood."""
     return VALUES.get(os.environ.get(VARIABLE, ""))
 
 
 class Finder:
-    """Finds torch_memory_saver in our folder, before anybody else looks for it."""
+    """Finds torch_memory_saver in our folder, before any other finder."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As the import system calls it; submodules are found by the package's own path."""
+        """Called by the import system. Submodules are found through the package's own path."""
         if name != NAME:
             return None
         if wanted() is None:
@@ -46,7 +46,7 @@ class Finder:
 
     @staticmethod
     def find_distributions(context: Any = None) -> Iterable[Any]:
-        """As importlib.metadata calls it: the version that has this interface."""
+        """Called by importlib.metadata. Gives the version that has this interface."""
         from importlib.metadata import DistributionFinder, MetadataPathFinder
 
         if wanted() is None:
@@ -57,6 +57,6 @@ class Finder:
 
 
 def install() -> None:
-    """Adds the finder unless the environment says no."""
+    """Adds the finder, unless the environment turns it off."""
     if wanted() is not False and Finder not in sys.meta_path:
         sys.meta_path.insert(0, Finder)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The whole process off its GPUs, and back: all contexts and regions, then the driver's checkpoint.
+"""Takes the whole process off its GPUs and back: contexts, regions, and the driver's checkpoint.
 
-What the driver could not bring back is looked for before anything moves: by libreveille where it
-knows, and here where PyTorch does. With a group, all ranks sleep or none: each looks first, all
-vote, and a rank that fails afterwards wakes those that sleep by then.
+Before anything moves, we look for state that the driver could not restore: libreveille looks where
+it knows about it, and this module where PyTorch does. With a group, all ranks sleep or none: each
+rank looks first, all vote, and if a rank fails afterwards, the ranks that already sleep are woken.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ def sleep(
     group: Group | None = None,
     group_timeout: float = GROUP_TIMEOUT_S,
 ) -> None:
-    """Takes the whole process off its GPUs: nothing of it is left there, not even its contexts.
+    """Takes the whole process off its GPUs: nothing is left there, not even its contexts.
 
-    Pauses all regions and contexts, and has the driver take the rest. wake() brings all of it back:
-    addresses, graphs and streams are as before. Make no call of CUDA meanwhile, in any thread: some
-    wait, and some end the process.
+    Pauses all regions and contexts, and has the driver checkpoint the rest. wake() restores all of
+    it: addresses, graphs and streams are as before. Make no CUDA calls in between, in any thread:
+    some wait, and some end the process.
 
-    Raises Busy if memory of another process is open here, which the driver could not bring back;
-    NotSupported if the driver is older than CUDA 12.8, nvidia-smi is not there, the process has managed
-    memory, or a communicator of NCCL connects it with others that cannot be paused. Then nothing has
-    changed.
+    Raises Busy if this process has opened memory of another process, which the driver could not
+    restore. Raises NotSupported if the driver is older than CUDA 12.8, if nvidia-smi is missing, if
+    the process has managed memory, or if a communicator of NCCL that cannot be paused connects it
+    with other processes. In all these cases nothing has changed.
 
     Args:
-        discard: without contents
-        shared_events: sleep although events of other processes are open here. PyTorch sends one
-            with each tensor that it shares: say so when you have freed what others have shared
+        discard: do not keep contents
+        shared_events: sleep although this process has opened events of other processes. PyTorch
+            sends one with each tensor that it shares. Pass True once you have freed those tensors
         timeout: seconds to wait for other threads' calls, and then for the GPUs
         group: a process group of torch.distributed or a Job: all its ranks sleep, or none does and
-            all raise JobAborted. They pause NCCL's communicators first, which need no other rank;
-            without a group these must be paused already
-        group_timeout: seconds for all ranks to look whether they can
+            all raise JobAborted. They first pause NCCL's communicators, which must not include
+            ranks outside the group. Without a group, communicators must be paused already
+        group_timeout: seconds for all ranks to check whether they can sleep
     """
     flags = _c.flags((discard, _c.SLEEP_DISCARD), (shared_events, _c.SLEEP_SHARED_EVENTS))
     options = _c.SleepOptions(flags=flags, timeout_ns=nanoseconds(timeout))
@@ -77,14 +77,15 @@ def wake(
 ) -> None:
     """Brings the process back to its GPUs, and resumes what sleep() has paused.
 
-    Raises OutOfDeviceMemory, or TimedOut after a timeout, if there is no room: the process sleeps
-    on. Raises DeviceLost if the driver could not bring it back, and never will.
+    Raises OutOfDeviceMemory, or TimedOut after a timeout, if there is no room. The process then
+    stays asleep. Raises DeviceLost if the driver could not restore the process, and never will.
 
     Args:
-        paused: regions and contexts stay paused: resume() them as you need them
-        timeout: seconds to wait for others to free memory
+        paused: leave regions and contexts paused; resume() them as you need them
+        timeout: seconds to wait for other processes to free memory
         group, group_timeout: all ranks wake, or none does, as in sleep(). Then they resume the
-            communicators that sleep() has paused; where that fails, they are awake with these paused
+            communicators that sleep() has paused. If that fails, the ranks are awake and these
+            communicators stay paused
     """
     flags = _c.flags((paused, _c.WAKE_UP_PAUSED))
     options = _c.WakeUpOptions(flags=flags, timeout_ns=nanoseconds(timeout))
@@ -115,7 +116,7 @@ _ASLEEP = ("rvl_sleep", _c.SleepOptions())
 
 
 class _Step:
-    """One call of this rank, and what takes it back if another rank fails."""
+    """One call of this rank, and the call that undoes it if another rank fails."""
 
     def __init__(self, function: str, options: Any, back: tuple[str, Any]) -> None:
         self._function, self._options, self._back = function, options, back
@@ -126,7 +127,7 @@ class _Step:
         self._done = True
 
     def commit(self) -> None:
-        """It is done."""
+        """Nothing is left to do."""
 
     def abort(self) -> None:
         if self._done:
@@ -153,7 +154,7 @@ def _move(what: str, look: Any, step: _Step, group: Group | None, group_timeout:
 
 
 def _release_what_is_unused() -> None:
-    """The driver takes what is left slowly."""
+    """Frees PyTorch's unused memory first, since the driver's checkpoint copies slowly."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return
@@ -163,7 +164,7 @@ def _release_what_is_unused() -> None:
 
 
 def _refuse_tensors_of_others() -> None:
-    """PyTorch knows what it has opened of others: nothing else in the process shows it."""
+    """Asks PyTorch, since nothing else shows which tensors of other processes are open here."""
     reductions = sys.modules.get("torch.multiprocessing.reductions")
     cache = getattr(reductions, "shared_cache", None)
     open_here = [

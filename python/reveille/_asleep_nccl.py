@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""NCCL's communicators and a sleep: their memory goes before it, and comes back after the wake.
+"""NCCL's communicators and a sleep: they are paused before the sleep, and resumed after the wake.
 
-A communicator has memory of the other ranks open, and no process comes back to its GPU with that.
-The library says when a process that has some may sleep (hooks/nccl/asleep.h); which there are, and
-moving them by all ranks of a group, is here.
+A communicator has memory of other ranks mapped, and a process cannot return to its GPU with that.
+The library decides when a process with communicators may sleep (hooks/nccl/asleep.h). This module
+finds them, and pauses and resumes them on all ranks of a group.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _ASLEEP_WITH: list[int] = []  # communicators that sleep() has paused and wake()
 
 
 def refuse(found: Sequence[Communicator]) -> None:
-    """Raises NotSupported unless those that connect this process with others hold nothing of them.
+    """Raises NotSupported if a communicator holds memory of other processes.
 
-    PyTorch's are among them, which the library does not know: it has the rule.
+    The rule is in the library, but the library does not know PyTorch's communicators. So they are
+    passed to it.
     """
     if not found:
         return
@@ -60,9 +61,9 @@ def _described(each: Communicator) -> _c.Communicator:
 
 @scope
 def paused(group: Group | None, look: Callable[[], None], timeout: float) -> Iterator[None]:
-    """All ranks of the group look and pause theirs, and resume them if what follows fails.
+    """Calls look() and pauses communicators on all ranks; resumes them if the block fails.
 
-    Without a group nothing is done: NCCL waits for the other ranks.
+    Does nothing without a group, since NCCL waits for the other ranks.
     """
     if group is None:
         yield
@@ -78,7 +79,7 @@ def paused(group: Group | None, look: Callable[[], None], timeout: float) -> Ite
 
 
 def resume(group: Group | None, timeout: float) -> None:
-    """Those that the sleep has paused, on all ranks.
+    """Resumes the communicators that sleep() has paused, on all ranks.
 
     If it fails, they stay paused: resume("nccl") tries again.
     """
@@ -111,7 +112,7 @@ def _move(
     timeout: float,
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """A rank without any takes part in the vote all the same."""
+    """A rank without communicators still takes part in the vote."""
     torch = sys.modules.get("torch")
     if pointers and torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
@@ -121,7 +122,7 @@ def _move(
 
 
 def _take_back(pointers: Sequence[int], group: Group, timeout: float) -> None:
-    """What made the sleep fail is raised. That communicators stay paused is told beside it."""
+    """Only logs a failure, since the caller raises the reason why the sleep failed."""
     try:
         _move("resume", "sleep", pointers, group, timeout)
     except ReveilleError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The C API as ctypes sees it, and where the libraries are.
+"""The C API for ctypes, and the location of the libraries.
 
-Structs, constants and prototypes are made from ``include/reveille/*.h`` when the libraries are built
-(``python/headers.py``), under their names there in Python's spelling: ``_headers.py``.
-The libraries are opened at the first use, so that ``import reveille`` costs nothing.
+``python/headers.py`` makes structs, constants and prototypes from ``include/reveille/*.h`` when the
+libraries are built. They are in ``_headers.py``, under the C names in Python's spelling. The
+libraries are opened at the first use, so that ``import reveille`` is cheap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Callable
 from . import _distribution
 from ._misfit import why as misfit
 
-# Every part of the package comes by here, also where another project has replaced __init__.py.
+# Every part of the package imports this module, even if another project has replaced __init__.py.
 _distribution.check(__package__, __file__)
 
 LIBRARY_VARIABLE = "RVL_LIBRARY_DIR"
@@ -31,7 +31,7 @@ _REMEDY = (
 
 
 def _load_headers() -> None:
-    """An installed package has the file beside this one; with another it lies with the libraries."""
+    """Loads _headers.py: beside this file if the package is installed, else from the libraries."""
     own = Path(__file__).with_name("_headers.py")
     path = own if own.exists() else Path(os.environ.get(LIBRARY_VARIABLE) or own.parent, own.name)
     if not path.exists():
@@ -50,14 +50,15 @@ API_VERSION = f"{VERSION_MAJOR}.{VERSION_MINOR}"
 
 
 def flags(*chosen: tuple[object, int]) -> int:
-    """The flags that are wanted, combined. Takes pairs: whether it is wanted, and the flag."""
+    """Combines flags. Takes pairs: whether the flag is wanted, and the flag."""
     return sum(flag for wanted, flag in chosen if wanted)
 
 
 class Owned(c_void_p):
-    """A pointer that C fills. What it points to is freed with the last reference to this object.
+    """A pointer that C fills in. Its target is freed with the last reference to this object.
 
-    It exists before what it owns, so no signal handler can raise in between.
+    The object exists before C creates the target, so no signal handler can raise in between and
+    leak it.
     """
 
     def __init__(self, free: Callable[[Any], Any]) -> None:
@@ -70,7 +71,7 @@ class Owned(c_void_p):
 
 
 class Library(ctypes.CDLL):
-    """A library, with the types of the headers. A function that it lacks is an AttributeError."""
+    """A library, with the types of the headers. A missing function raises AttributeError."""
 
     def __getitem__(self, name: Any) -> Any:
         function = super().__getitem__(name)
@@ -83,23 +84,23 @@ _replay: Library | None = None
 
 
 def library_directory() -> Path:
-    """Where the libraries are taken from: RVL_LIBRARY_DIR, or the package itself."""
+    """The folder of the libraries: RVL_LIBRARY_DIR, or the package's own."""
     chosen = os.environ.get(LIBRARY_VARIABLE)
     return Path(chosen) if chosen else Path(__file__).resolve().parent / "lib"
 
 
 def library_path(name: str = "reveille") -> Path:
-    """The file of a library of the package, whether or not it is there."""
+    """The file of a library of the package. It may not exist."""
     return library_directory() / f"lib{name}.so.0"
 
 
 def hook_library_path(mode: str) -> Path:
-    """The file of a hook library ("preload" or "torch"), whether or not it is there."""
+    """The file of a hook library ("preload" or "torch"). It may not exist."""
     return library_directory() / f"libreveille-{mode}.so"
 
 
 def _loaded(name: str) -> Library | None:
-    """A library that the process has already: a hook library has brought it, or the program."""
+    """A library that a hook library or the program has already loaded. None if neither has."""
     try:
         return Library(f"lib{name}.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
@@ -118,7 +119,7 @@ def _open(name: str) -> Library:
 
 
 def opened_core_is_asleep() -> bool:
-    """Whether this process sleeps, as far as libreveille is in use here."""
+    """Whether this process sleeps. False if this package has not opened libreveille."""
     return _core is not None and bool(_core.rvl_context_is_asleep(None))
 
 
@@ -142,14 +143,14 @@ def replay() -> Library:
     global _replay
     if _replay is None:
         core()
-        if (path := library_path()).exists():  # it needs libreveille, and asks by that name
+        if (path := library_path()).exists():  # it links libreveille by its soname
             ctypes.CDLL(str(path))
         _replay = _open("reveille-replay")
     return _replay
 
 
 def elements(kind: Any, fill: Callable[[Any, int, int, c_size_t], None]) -> list[Any]:
-    """All elements that fill(array, size of an element, capacity, count) writes."""
+    """All elements that fill() writes. fill takes array, element size, capacity and count."""
     room = 16
     while True:
         array, count = (kind * room)(), c_size_t()
@@ -160,12 +161,12 @@ def elements(kind: Any, fill: Callable[[Any, int, int, c_size_t], None]) -> list
 
 
 def text(value: bytes | None) -> str | None:
-    """A C string as str; what is not UTF-8, or was cut within a letter, is replaced."""
+    """A C string as str. Invalid UTF-8, such as a character that was cut, is replaced."""
     return None if value is None else value.decode("utf-8", "replace")
 
 
 def some_text(value: bytes | None) -> str:
-    """As text(), with "" for NULL."""
+    """Like text(), but returns "" for NULL."""
     return text(value) or ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command `reveille` of pip's scripts: becomes the C program that the package carries."""
+"""The script `reveille` that pip installs: executes the C program in the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).resolve().parent / "bin" / "reveille"
 
 
 def main() -> int:
-    """Returns only if the program cannot be run."""
+    """Executes the program. Returns 1 if it cannot be run."""
     try:
         os.execv(PROGRAM, ["reveille", *sys.argv[1:]])
     except OSError as error:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Communicators of NCCL as a tag: ``"nccl"``. NCCL gives their memory back, and takes it again.
+"""NCCL's communicators as the tag ``"nccl"``: NCCL releases their memory and allocates it again.
 
-NCCL is the one that the process has loaded; its functions are looked up, and nothing links it. A
-communicator is known if PyTorch has it in a process group, if vLLM or SGLang have made it, or if the
-program has named it.
+We use the NCCL that the process has loaded, and look up its functions; nothing links it. A
+communicator is known if it belongs to a process group of PyTorch, if vLLM or SGLang has created
+it, or if the program has registered it.
 
 ncclCommSuspend and ncclCommResume return when all ranks of the communicator have called them, and
-nothing ends that wait. So each call runs in a thread of its own, all communicators at once: their
-order need not be the same on all ranks, and a rank that is missing costs the others their timeout
-and no more. A call that has not come back is kept. It ends when the missing rank calls, and a later
-move in the same direction waits for it.
+this wait cannot be cancelled. So each call runs in its own thread, for all communicators at once.
+Their order may then differ between ranks, and a missing rank costs the others only their timeout.
+A call that has not returned is kept. It returns when the missing rank makes the call. A later
+transition in the same direction waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEEDED = "2.29.7"  # the first with ncclCommSuspend
 SUSPEND_MEMORY = 1
 FIRST_WAIT_S = 0.0005
 LONGEST_WAIT_S = 0.02
-GRACE_S = 5.0  # for the calls that run when another has failed
+GRACE_S = 5.0  # for calls that still run when another one has failed
 STAT_SUSPENDABLE, STAT_SUSPENDED, STAT_PERSISTENT = 0, 1, 2
 RESULTS = (
     "ncclSuccess",
@@ -65,15 +65,15 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Communicator:
-    """A communicator of NCCL in this process.
+    """An NCCL communicator in this process.
 
     Attributes:
         pointer: the ncclComm_t
         device: number of its device
-        rank, size: this process's rank in it, and how many there are
-        state: "active", "paused", or "pausing" or "resuming" while a call of NCCL has not come back
-        bytes: what a pause gives back, or has given back; None if NCCL is too old to say
-        kept_bytes: what stays on the device; None if NCCL is too old to say
+        rank, size: this process's rank in it, and the number of ranks
+        state: "active", "paused", or "pausing" or "resuming" while a call of NCCL has not returned
+        bytes: bytes that a pause releases or has released; None if NCCL is too old to report them
+        kept_bytes: bytes that stay on the device; None if NCCL is too old to report them
     """
 
     pointer: int
@@ -86,7 +86,7 @@ class Communicator:
 
 
 class Nccl:
-    """The functions of NCCL, as the process has loaded it. What it lacks is not in ``functions``."""
+    """The functions of the loaded NCCL. ``functions`` lacks those that this NCCL does not have."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -102,7 +102,7 @@ class Nccl:
             self._last_error.restype = ctypes.c_char_p
 
     def number(self, name: str, *arguments: Any, kind: Any = ctypes.c_int) -> int:
-        """What a function answers through its last parameter."""
+        """Calls a function, and returns what it stores through its last parameter."""
         value = kind()
         result = self.functions[name](*arguments, ctypes.byref(value))
         if result != 0:
@@ -110,7 +110,7 @@ class Nccl:
         return int(value.value)
 
     def stat(self, pointer: int, what: int) -> int:
-        """A number of ncclCommMemStats."""
+        """A value from ncclCommMemStats."""
         return self.number("ncclCommMemStats", pointer, what, kind=ctypes.c_uint64)
 
     @property
@@ -121,14 +121,14 @@ class Nccl:
 
     @property
     def can_suspend(self) -> bool:
-        """Whether it gives memory back."""
+        """Whether this NCCL can release its memory."""
         wanted = ("ncclCommSuspend", "ncclCommResume", "ncclCommMemStats")
         return all(name in self.functions for name in wanted) and _parts(self.version) >= _parts(
             NEEDED
         )
 
     def error(self, name: str, result: int) -> ReveilleError:
-        """The exception of a call that has failed."""
+        """The exception for a failed call."""
         known = 0 <= result < len(RESULTS)
         native = RESULTS[result] if known else f"ncclResult_t {result}"
         text = self._last_error(None) if self._last_error is not None else None
@@ -153,7 +153,7 @@ def _parts(version: str) -> list[int]:
 
 
 def loaded() -> Nccl | None:
-    """The NCCL that the process has loaded; None if it has none."""
+    """The NCCL that the process has loaded, or None."""
     for name, mode in ((SONAME, os.RTLD_NOLOAD | os.RTLD_LAZY), (None, os.RTLD_LAZY)):
         with contextlib.suppress(OSError):
             found = Nccl(ctypes.CDLL(name, mode=mode))
@@ -164,7 +164,7 @@ def loaded() -> Nccl | None:
 
 @contextlib.contextmanager
 def current(device: int) -> Iterator[ctypes.CDLL]:
-    """The device is this thread's in the block. A communicator has made its context there."""
+    """Makes the device current in this thread for the block. It has a primary context already."""
     driver = ctypes.CDLL(os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1")
     context = ctypes.c_void_p()
     _drive(driver, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -185,7 +185,7 @@ def _drive(driver: ctypes.CDLL, name: str, *arguments: Any) -> None:
 
 
 def free_bytes(device: int) -> int:
-    """What is free on a device, by the driver."""
+    """Free bytes on a device, from the driver."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     with current(device) as driver:
         _drive(driver, "cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -193,7 +193,7 @@ def free_bytes(device: int) -> int:
 
 
 class _Call:
-    """A call of NCCL on a communicator, in a thread of its own."""
+    """A call of NCCL for one communicator, in its own thread."""
 
     def __init__(self, nccl: Nccl, move: str, pointer: int) -> None:
         self.move = move
@@ -207,50 +207,50 @@ class _Call:
         name = MOVES[self.move]
         arguments = (SUSPEND_MEMORY,) if self.move == "pause" else ()
         try:
-            # NCCL puts back the device that the thread had. Device 0, which a new thread has, would
-            # get a context of this process by that, of hundreds of MiB.
+            # NCCL restores the thread's previous device. In a new thread that is device 0, where
+            # this would create a context of hundreds of MiB. So make the right device current.
             with current(self._nccl.number("ncclCommCuDevice", self._pointer)):
                 result = self._nccl.functions[name](self._pointer, *arguments)
             if result != 0:
                 self._failure = self._nccl.error(name, result)
-        except Exception as error:  # whatever it is, the call was not made
+        except Exception as error:  # the call was not made
             self._failure = InvalidState(f"{name}: {error}", op=name, tag=TAG)
         finally:
             self._done.set()
 
     @property
     def done(self) -> bool:
-        """Whether it has come back."""
+        """Whether the call has returned."""
         return self._done.is_set()
 
     @property
     def failed(self) -> bool:
-        """Whether it has come back with an error."""
+        """Whether the call has returned an error."""
         return self.done and self._failure is not None
 
     def check(self) -> None:
-        """Raises what it failed with."""
+        """Raises the call's failure, if there is one."""
         if self._failure is not None:
             raise self._failure
 
 
 class Communicators:
-    """Those of this process."""
+    """The communicators of this process."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child, where none of them works."""
+        """Clears everything: in a forked child no communicator works."""
         self._lock = threading.RLock()
-        self._named: dict[int, None] = {}  # by the program
-        self._calls: dict[int, _Call] = {}  # that no move has seen the end of
+        self._named: dict[int, None] = {}  # registered by the program
+        self._calls: dict[int, _Call] = {}  # calls with an end that no transition has seen yet
         self.counts = {"pause": 0, "resume": 0}
 
     # ---- Which there are ----
 
     def add(self, pointer: int) -> None:
-        """One that the program has made by itself."""
+        """Registers a communicator that the program has created itself."""
         if whole(pointer, "a communicator") <= 0:
             raise InvalidArgument(f"a communicator must be an ncclComm_t, not {pointer}")
         if loaded() is None:
@@ -259,30 +259,30 @@ class Communicators:
             self._named[pointer] = None
 
     def remove(self, pointer: int) -> None:
-        """Before the program destroys it."""
+        """Removes a communicator. Call it before the program destroys the communicator."""
         with self._lock:
             self._calls.pop(pointer, None)
             if self._named.pop(pointer, pointer) is not None:
                 raise InvalidArgument(f"the communicator {pointer:#x} was not added")
 
     def pointers(self) -> list[int]:
-        """All that are known, each once."""
+        """All known communicators, each once."""
         with self._lock:
             named = list(self._named)
         return list(dict.fromkeys((*named, *(each.pointer for each in _found()))))
 
     def of_ranks(self, ranks: Collection[int]) -> list[int]:
-        """Those that connect some of these ranks of torch.distributed's world, and no others."""
+        """Communicators that connect only ranks among these, of torch.distributed's world."""
         found = (each.pointer for each in _found() if each.ranks and each.ranks <= set(ranks))
         return list(dict.fromkeys(found))
 
     def is_paused(self, pointer: int) -> bool:
-        """Whether NCCL has given its memory back."""
+        """Whether NCCL has released its memory."""
         nccl = loaded()
         return nccl is not None and nccl.can_suspend and bool(nccl.stat(pointer, STAT_SUSPENDED))
 
     def all(self) -> tuple[Communicator, ...]:
-        """What is known of each."""
+        """Describes each communicator."""
         nccl = loaded()
         if nccl is None:
             return ()
@@ -305,7 +305,7 @@ class Communicators:
         return Communicator(pointer, device, rank, size, state, give, keep)
 
     def stats(self) -> dict[int, TagStats]:
-        """By device, as of any tag; nothing if NCCL is too old to say."""
+        """Statistics by device, as for any tag. Empty if NCCL is too old to report them."""
         found: dict[int, TagStats] = {}
         for each in self.all():
             if each.bytes is None:
@@ -324,7 +324,7 @@ class Communicators:
     # ---- Moving them ----
 
     def require(self) -> None:
-        """Raises NotSupported unless they can be paused."""
+        """Raises NotSupported if there are communicators that cannot be paused."""
         nccl, all_ = loaded(), self.all()
         if nccl is None or not all_ or nccl.can_suspend:
             return
@@ -339,7 +339,7 @@ class Communicators:
         )
 
     def missing_bytes(self) -> dict[int, int]:
-        """By device: what a resume takes."""
+        """By device: the bytes that a resume allocates."""
         missing: dict[int, int] = {}
         for each in self.all():
             if each.state == "paused":
@@ -347,11 +347,11 @@ class Communicators:
         return missing
 
     def begin(self, move: str, timeout: float, pointers: Collection[int] | None = None) -> Movement:
-        """A pause or resume of these or of all, which nothing has been done of."""
+        """A pause or resume of these communicators, or of all, that has not started yet."""
         return Movement(self, move, timeout, self.pointers() if pointers is None else pointers)
 
     def start(self, move: str, pointers: Iterable[int], calls: dict[int, _Call]) -> None:
-        """Calls NCCL for each that is not there yet. A call that runs is joined, not repeated."""
+        """Calls NCCL for each that is not in the wanted state. Joins calls that run already."""
         nccl = loaded()
         if nccl is None:
             return
@@ -364,10 +364,10 @@ class Communicators:
     def _to_call(
         self, nccl: Nccl, move: str, pointers: Iterable[int]
     ) -> tuple[dict[int, _Call], list[int]]:
-        """Calls of earlier moves, and those that nobody has called for. Raises if one moves back.
+        """Calls of earlier transitions to join, and communicators that need a new call.
 
-        A call that came back when nobody waited any more is the next move's, which may have to undo
-        it.
+        Raises if an earlier call in the other direction still runs. A call that returned when
+        no transition waited for it any more belongs to the next one, which may have to undo it.
         """
         joined, new = {}, []
         for pointer in pointers:
@@ -388,7 +388,7 @@ class Communicators:
         return joined, new
 
     def end(self, calls: dict[int, _Call]) -> None:
-        """A move has ended. What has come back is seen; what runs is left to the next move."""
+        """Ends a transition: forgets calls that have returned, leaves running ones to the next."""
         with self._lock:
             for pointer, call in calls.items():
                 if call.done and self._calls.get(pointer) is call:
@@ -396,7 +396,7 @@ class Communicators:
 
 
 class Movement:
-    """A pause or resume of communicators, as one of the things that a job has prepared."""
+    """A pause or resume of communicators, as one of the moves that a job prepares."""
 
     def __init__(
         self, all_: Communicators, move: str, timeout: float, pointers: Collection[int]
@@ -408,33 +408,33 @@ class Movement:
         self._calls: dict[int, _Call] = {}
 
     def start(self) -> None:
-        """Calls NCCL for all, and does not wait."""
+        """Calls NCCL for all communicators, without waiting."""
         self._all.start(self._move, self._pointers, self._calls)
 
     def together(self, prepared: list[Move], meeting: Meeting) -> None:
-        """Moves them at once with those of the other ranks of a job, as Job.move() asks for it."""
+        """Moves them together with the other ranks of a job. For Job.move()."""
         prepared.append(self)
         self.start()
         meeting.arrive()
         self.wait(meeting.is_decided)
 
     def wait(self, stop: Stop = lambda: False) -> None:
-        """Until all have moved. Raises the first failure, or TimedOut; early if stop() says so."""
+        """Waits until all have moved. Raises the first failure, or TimedOut. stop() ends it early."""
         _wait(self._calls, self._move, self._timeout, stop)
 
     def commit(self) -> None:
-        """They stay as they are now."""
+        """Keeps the new state."""
         self._all.counts[self._move] += bool(self._calls)
         self._all.end(self._calls)
 
     def abort(self) -> None:
-        """Moves those back that this has moved. Raises if some cannot be."""
+        """Moves back the communicators that this has moved. Raises if some cannot be moved back."""
         moved = [pointer for pointer, call in self._calls.items() if call.done]
         stuck = len(self._calls) - len(moved)
         back, calls = BACK[self._move], {}
         try:
             self._all.start(back, moved, calls)
-            # The other ranks come to it when they have waited for the way there.
+            # The other ranks come here only after their own wait for the way there.
             _wait(calls, back, self._timeout + GRACE_S, lambda: False)
         finally:
             self._all.end(self._calls | calls)
@@ -443,7 +443,7 @@ class Movement:
 
 
 def _wait(calls: dict[int, _Call], move: str, timeout: float, stop: Stop) -> None:
-    """Polls, so that Ctrl-C gets through. Where one has failed, the others get a little more time."""
+    """Polls, so that Ctrl-C gets through. After a failure the others get GRACE_S at most."""
     deadline, pause_s, in_vain = time.monotonic() + timeout, FIRST_WAIT_S, False
     while waiting := [call for call in calls.values() if not call.done]:
         if not in_vain and (any(call.failed for call in calls.values()) or stop()):
@@ -469,7 +469,7 @@ def _stuck(move: str, count: int, timeout: float) -> TimedOut:
 
 
 def _kept_text(devices: set[int]) -> str:
-    """What NCCL holds on them, if this process is recorded; else how to learn it."""
+    """Bytes that NCCL holds on these devices if they are recorded; else how to learn them."""
     kept = {device: recorded_bytes(device) for device in sorted(devices)}
     if None in kept.values():
         return "an unknown number of bytes: `reveille record` tells it as nccl:PID"
@@ -477,7 +477,7 @@ def _kept_text(devices: set[int]) -> str:
 
 
 def recorded_bytes(device: int) -> int | None:
-    """What NCCL has allocated on a device and still holds, by the recording of this process."""
+    """Bytes that NCCL holds on a device, from this process's recording. None if unknown."""
     find = getattr(_c.core(), "rvl_hooks_get_nccl_bytes", None)
     size = ctypes.c_uint64()
     known = find is not None and find(device, ctypes.byref(size)) == 0
@@ -485,7 +485,7 @@ def recorded_bytes(device: int) -> int | None:
 
 
 def _found() -> Iterator[Found]:
-    """What the program need not name."""
+    """Communicators that the program need not register."""
     nccl = loaded()
     return iter(()) if nccl is None else find_all(nccl.library)
 

@@ -79,15 +79,15 @@ Answer = TypeVar("Answer")
 AnyContext = TypeVar("AnyContext", bound="Context")
 
 
-# For metrics(). Those of hook libraries are asked for there.
+# For metrics(), which asks for those of hook libraries itself.
 OPEN_CONTEXTS: weakref.WeakValueDictionary[int, Context] = weakref.WeakValueDictionary()
 
 
 class Context(Unique):
-    """GPU memory by tags, on one backend. All methods may be called from any thread.
+    """GPU memory by tags, on one backend. You may call all methods from any thread.
 
-    A ``with`` block, the garbage collector and the end of the process close it. In a forked child
-    every call raises Forked: open a context there.
+    A context is closed by its ``with`` block, by the garbage collector, or at the end of the
+    process. In a forked child every call raises Forked: open a new context there.
     """
 
     def __init__(
@@ -116,20 +116,22 @@ class Context(Unique):
         Args:
             backend: "sim" or "cuda"
             devices: sim: profiles or sizes ("h200", "80GiB", ["l4", "l4"]), None is one h200;
-                cuda: ordinals (0, [0, 1]), None is all that the driver shows
+                cuda: ordinals (0, [0, 1]), None is all devices that the driver shows
             memory: sim: "backed", real bytes at every address; "accounted", numbers only
-            overcommit: sim: go on past the capacity, and say so in stats()
+            overcommit: sim: allow allocations beyond the capacity, and report it in stats()
             poison: sim: the byte that fresh memory is filled with
-            host_keep: cuda: pinned memory that outlives its use: "all", "none" or bytes
-            host_ahead: cuda: make host memory for backups before the first pause, in the background
-            host_pageable: cuda: leave it unregistered, so that a sleep is shorter; copies take cores
+            host_keep: cuda: how much pinned memory to keep after use: "all", "none" or bytes
+            host_ahead: cuda: allocate host memory for backups in the background, before the first
+                pause
+            host_pageable: cuda: do not register host memory. A sleep is shorter; copies use CPU
+                cores
             process_name: name of this process in statistics and traces; None: "self"
-            keep_bytes: released blocks kept for the next request of the same size
-            verify: compare restored content with digests of what was backed up
-            disk_directory: where files of disk backups are made
-            disk_tmpfs: allow disk_directory to be in memory
-            store: the socket of a `reveille store`, where host backups are put
-            store_overflow: what the store has no room for goes to disk_directory
+            keep_bytes: how many bytes of released blocks to keep for requests of the same size
+            verify: compare restored content with digests of the content that was backed up
+            disk_directory: the directory for files of disk backups
+            disk_tmpfs: allow disk_directory to be on tmpfs
+            store: the socket of a `reveille store`, which keeps host backups
+            store_overflow: put backups for which the store has no room into disk_directory
             log: called with a level ("error", "warn", "info", "debug") and a line of text
             log_ops: log every call of the backend
         """
@@ -172,11 +174,12 @@ class Context(Unique):
     # ---- Life ----
 
     def close(self) -> int:
-        """Releases everything. Returns how many allocations were left. A second call does nothing.
+        """Releases everything. Returns the number of allocations left. A second call does nothing.
 
-        Waits for the calls of other threads that run. New ones raise InvalidState from now on.
-        Raises InvalidState from a callback, Forked in a child. If an exception of a signal handler
-        ends it early, the context stays closed to calls: call it again, or let it be collected.
+        Waits for running calls of other threads. From now on new calls raise InvalidState.
+        Raises InvalidState if called from a callback, Forked in a child. If an exception of a
+        signal handler interrupts it, the context stays closed to calls: call close() again, or let
+        the garbage collector do it.
         """
         return self._handle.close()
 
@@ -213,7 +216,7 @@ class Context(Unique):
         return from_struct(Device, struct, index=index)
 
     def memory(self, device: int = 0) -> tuple[int, int]:
-        """Bytes free and bytes in all, as the device itself says."""
+        """Free bytes and total bytes, as the device itself reports them."""
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         number = whole_number(device, "device")
         self._handle.call("rvl_device_get_memory", number, ctypes.byref(free), ctypes.byref(total))
@@ -221,7 +224,7 @@ class Context(Unique):
 
     @property
     def clock_ns(self) -> int:
-        """The context's clock: on simulated devices the time that their cost model charges."""
+        """The context's clock. On simulated devices it is the sum of their cost model's times."""
         return self._handle.ask("rvl_clock_ns")
 
     # ---- Tags ----
@@ -242,16 +245,18 @@ class Context(Unique):
         before_unmap: BeforeUnmap | None = None,
         after_map: AfterMap | None = None,
     ) -> None:
-        """Adds a tag, or sets its options again. The first alloc with a new tag also adds it.
+        """Adds a tag, or changes its options. The first alloc with a new tag also adds it.
 
         Args:
-            name: at most 255 bytes; "" is the group of what has no tag
+            name: at most 255 bytes; "" is the group of allocations without a tag
             block_bytes: largest block of physical memory; 0: one block for each allocation
             coalesce_bytes: small allocations share blocks of this size; 0: none do
-            retain_backups: the next pause copies only what has changed
-            poison: memory that comes back without its content holds 0xFF (NaN), so that stale use is seen
-            before_unmap: called with the name before memory goes; what it raises refuses the pause
-            after_map: called with the name after memory is back
+            retain_backups: keep backups after a resume, so that the next pause copies only changes
+            poison: fill memory that is resumed without its content with 0xFF (NaN), so that
+                stale use shows
+            before_unmap: called with the name before memory is released; an exception from it
+                refuses the pause
+            after_map: called with the name once memory is mapped again
 
         Callbacks run on the thread that pauses or resumes, and may only read statistics.
         """
@@ -273,7 +278,7 @@ class Context(Unique):
         self._remember(name)
 
     def _groups(self) -> tuple[str, ...]:
-        """The tags, and "" if there ever was something without one."""
+        """The tags, and "" if there ever was an allocation without a tag."""
         with contextlib.suppress(NotFound):
             self._tag_number("")
             return ("", *self.tags)
@@ -302,7 +307,7 @@ class Context(Unique):
 
     @contextlib.contextmanager
     def _naming(self, names: Sequence[str]) -> Iterator[None]:
-        """What is raised within has the whole tag, one of these or, without any, of all."""
+        """Gives an exception of the block its full tag, one of names or, if that is empty, any."""
         try:
             yield
         except ReveilleError as error:
@@ -327,13 +332,13 @@ class Context(Unique):
 
         Args:
             size: bytes, or text such as "1.5GiB"
-            tag: what it is paused and resumed with; "": none
+            tag: the tag that it is paused and resumed with; "": none
             device: number of the device
-            backup: what keeps its content while paused: "none", "host" or "disk"
-            access: further devices that must reach it
+            backup: where its content is kept while paused: "none", "host" or "disk"
+            access: further devices that must have access to it
             exportable: other processes may import it
-            rdma: GPUDirect RDMA must reach its memory; NotSupported if it cannot
-            paused: an address now, memory at the first resume
+            rdma: GPUDirect RDMA must be able to access it; NotSupported if it cannot
+            paused: reserve an address now, and allocate memory at the first resume
         """
         others = [whole_number(other, "a device of access") for other in access]
         options = _c.AllocOptions(
@@ -388,13 +393,13 @@ class Context(Unique):
                 address = found.addr + 1
 
     def backup(self, where: Any, size: int | None = None) -> bytes:
-        """Copy of the host backup of a paused address or tensor, without resuming it.
+        """A copy of the host backup of a paused address or tensor, without resuming it.
 
         Args:
             where: an address within the allocation, or a tensor
-            size: bytes; None: those of the tensor, or all to the end of the allocation
+            size: bytes; None: the tensor's size, or up to the end of the allocation
 
-        Raises NotFound if nothing is backed up there. Do not resume or free it meanwhile.
+        Raises NotFound if nothing is backed up there. Do not resume or free it during the call.
         """
         address = address_of(where)
         if size is None and hasattr(where, "data_ptr"):
@@ -436,13 +441,13 @@ class Context(Unique):
 
         Args:
             tags: names; NotFound for one that was never used
-            discard: make no backup, the content is about to be overwritten
+            discard: make no backup; use it if the content is about to be overwritten
             streams: refuse with Busy if one of these is being captured
             events: wait only for these; None: wait until the devices are idle
-            group: a process group of torch.distributed or a Job: all its ranks pause, or none
-            group_timeout: seconds for all ranks to prepare; then none pauses
+            group: a process group of torch.distributed or a Job: all its ranks pause, or none does
+            group_timeout: seconds for all ranks to prepare; after that no rank pauses
 
-        With a group, raises JobAborted on all ranks if one of them cannot.
+        With a group, raises JobAborted on all ranks if one of them cannot pause.
         """
         options = self._pause_options(discard, streams, events)
         job = None if group is None else job_of(group)
@@ -456,7 +461,7 @@ class Context(Unique):
         except Vetoed as veto:
             raised = self._handle.callbacks.take_veto()
             if raised is not None and not isinstance(raised, Exception):
-                raise raised from veto  # KeyboardInterrupt, SystemExit: nobody catches a veto for them
+                raise raised from veto  # KeyboardInterrupt, SystemExit: must not become a Vetoed
             raise veto from raised
 
     def _move(
@@ -468,7 +473,7 @@ class Context(Unique):
         timeout: float,
         together: Together | None = None,
     ) -> None:
-        """In one call, or in two phases with the ranks of a job."""
+        """Pauses or resumes in one call, or in two phases with the ranks of a job."""
 
         def prepare(prepared: list[Move]) -> None:
             prepared.append(self._prepared(f"rvl_{what}_prepare", tags, options))
@@ -480,7 +485,7 @@ class Context(Unique):
                 job.move(call_of(what, tags), prepare, seconds(timeout), together)
 
     def _reading(self, tags: Sequence[str]) -> Reading:
-        """What is active of the tags, of all without any, and what was copied so far."""
+        """Active bytes of the tags (of all tags if none is named), and bytes copied so far."""
         own = self._handle.identity
         names = tags or self._groups()
         active = {(own, tag): self._tag_stats(tag).active_bytes for tag in names}
@@ -508,7 +513,7 @@ class Context(Unique):
     def _prepare_resume(
         self, tags: Sequence[str], sharing: Sharing | None = None, order: Any = None
     ) -> Prepared | PreparedStart:
-        """order: it is to go on by itself then, in this order."""
+        """order: if given, the resume continues in the background, in this order."""
         options = _c.ResumeOptions()
         if order is not None:
             return self._prepared_start(tags, options_of(options, order))
@@ -532,20 +537,22 @@ class Context(Unique):
 
         Args:
             tags: names; NotFound for one that was never used
-            restore: bring the backup back; False drops it, the content comes from elsewhere
+            restore: restore the backup; False drops it, if the content comes from elsewhere
             timeout: seconds to wait for another process to free memory; None: do not wait
             streams: refuse with Busy if one of these is being captured
-            group, group_timeout: as those of pause()
-            replicas: the ranks of the group hold the same: each restores a part, and gets the rest
-                from the others, checked. True exchanges by the process group; or give an Exchange.
-                Answers Links
-            wait: False returns while contents are on their way, one after the other, and answers
-                a Wake: ready() and wait() say of each when it has arrived. With a group all ranks
-                have their memory then, or none does; each rank's contents arrive by themselves
-            order: with wait=False, tensors or addresses in the order in which you use them first;
-                the rest follows in the order in which it was allocated
+            group, group_timeout: as in pause()
+            replicas: the ranks of the group hold the same content. Each restores a part, and gets
+                the rest from the others; it is checked. True exchanges through the process group;
+                or give an Exchange. Returns Links
+            wait: False returns while contents are still being copied, one after the other, and
+                returns a Wake: ready() and wait() tell when each has arrived. With a group, either
+                all ranks have their memory then, or none does; each rank's contents arrive
+                independently
+            order: with wait=False, tensors or addresses in the order in which you first use them;
+                others follow in the order in which they were allocated
 
-        Raises OutOfDeviceMemory (TimedOut with a timeout): nothing has changed, free and retry.
+        Raises OutOfDeviceMemory (TimedOut with a timeout) if there is no room. Then nothing has
+        changed: free memory and retry.
         """
         addresses = order_of(order, wait)
         options = _c.ResumeOptions(
@@ -567,9 +574,9 @@ class Context(Unique):
     def _start(
         self, tags: Sequence[str], options: _c.ResumeOptions, job: Job | None, timeout: float
     ) -> Wake:
-        """Starts alone, or when all ranks of a job have their memory."""
-        # The wake is kept until it has ended. It must not keep the context, which closes when
-        # nobody has it any more, and waits for the wake then.
+        """Starts a resume alone, or once all ranks of a job have their memory."""
+        # The wake is kept until it has ended. It must not keep the context alive: the context
+        # closes with its last other reference, and then waits for the wake.
         own = weakref.ref(self)
 
         def context() -> Context:
@@ -609,22 +616,23 @@ class Context(Unique):
             return PreparedStart(self._handle, *self._tags(tags), ctypes.byref(options))
 
     def ready(self, where: Any) -> bool:
-        """Whether an address or tensor can be used, or is still on its way.
+        """Whether an address or tensor can be used. False while it is still being restored.
 
-        Raises InvalidState if it is paused and no resume is bringing it, NotFound if no allocation
-        contains it.
+        Raises InvalidState if it is paused and no resume is restoring it, NotFound if no
+        allocation contains it.
         """
         return has_arrived(self._handle, address_of(where))
 
     def wait(self, where: Any = None, timeout: float | None = None) -> None:
-        """Waits until an address or tensor can be used; without one, for all that was started.
+        """Waits until an address or tensor can be used; without one, for every started resume.
 
         Args:
-            where: an address or a tensor; None: the resumes with wait=False of this context
-            timeout: seconds, for one address; None: without end
+            where: an address or a tensor; None: all resumes with wait=False of this context
+            timeout: seconds, for one address; None: no limit
 
-        Raises what ready() does, TimedOut, and for all what kept something from arriving. What had
-        arrived stays; the rest is paused, and a second resume goes on with it.
+        Raises what ready() raises, and TimedOut. If it waits for all, raises the reason why
+        something did not arrive. What had arrived stays. The rest is paused, and a second resume
+        continues with it.
         """
         nanoseconds(timeout)
         if where is not None:
@@ -658,10 +666,10 @@ class Context(Unique):
         """What resume() with these arguments would do now; true if it fits. Changes nothing.
 
         Args:
-            tags, restore: as those of resume()
-            order: tensors or addresses in the order in which they are restored, as that of
-                resume(). It changes time_ns, which is that of a resume that waits for all
-            group, group_timeout: what it would do on every rank, each in its own order
+            tags, restore: as in resume()
+            order: tensors or addresses in the order in which they are restored, as in resume(). It
+                affects time_ns, which is the time of a resume that waits for everything
+            group, group_timeout: forecast for every rank, each in its own order
         """
 
         def own() -> Forecast:
@@ -694,7 +702,7 @@ class Context(Unique):
         self._handle.call("rvl_step")
 
     def external(self, cause: str, size: Size, device: int = 0) -> None:
-        """Sets how much memory is in use for a cause outside the context; 0 removes the cause."""
+        """Sets how much memory is in use for a cause outside the context. 0 removes the cause."""
         self._handle.call(
             "rvl_external_set",
             whole_number(device, "device"),
@@ -703,7 +711,7 @@ class Context(Unique):
         )
 
     def stats(self) -> Stats:
-        """Everything that is counted: devices, tags, stages, host memory."""
+        """All counters: devices, tags, stages, host memory."""
         count = len(self.devices)
         stages = tuple(s for s in self._stages(range(count)) if s.peak_bytes or s.name != "start")
         return Stats(
@@ -731,7 +739,7 @@ class Context(Unique):
     def _filled(
         self, function: str, key: tuple[int, ...], struct: Any, made: Callable[[], Answer]
     ) -> Answer:
-        """made(), after C has filled the struct and before a close can take its strings."""
+        """Returns made(), called after C has filled the struct and before a close frees its strings."""
 
         def work(_context: ctypes.c_void_p) -> Answer:
             self._handle.call(function, *key, ctypes.byref(struct))
@@ -767,7 +775,7 @@ class Context(Unique):
         return from_struct(Oom, struct, stage=stage, tag=tag)
 
     def _device_names(self) -> Iterator[tuple[int, str]]:
-        """The devices by their numbers here, with their names in errors."""
+        """The devices' numbers in this context, with their names as in errors."""
         for index in range(self._handle.ask("rvl_device_count")):
             ordinal = index if self._handle.ordinal is None else self._handle.ordinal
             yield index, f"{self.backend}:{ordinal}"
@@ -778,7 +786,7 @@ class Context(Unique):
         return struct
 
     def _tag_stats(self, name: str, device: int = -1) -> TagStats:
-        """On a device, or on all."""
+        """Counters of a tag on a device, or on all devices (-1)."""
         struct = _c.TagStats()
         self._handle.call("rvl_tag_get_stats", self._tag_number(name), device, ctypes.byref(struct))
         return from_struct(TagStats, struct)
@@ -813,7 +821,7 @@ class Context(Unique):
         """Records what the context does within a ``with`` block, as a trace for replay().
 
         Entering raises InputOutputError if the file cannot be written, InvalidState if the context
-        is recording already. Closing the context ends the recording too.
+        already records. Closing the context also ends the recording.
         """
         return Recording(self, self._handle, path_bytes(path, "the file of a recording"))
 
@@ -822,7 +830,7 @@ class Recording(Unique):
     """A recording, as Context.record() returns it."""
 
     def __init__(self, context: Context, handle: Handle, path: bytes) -> None:
-        self._context = context  # which would be closed with its last reference
+        self._context = context  # keeps the context open
         self._handle = handle
         self._path = path
 
@@ -830,7 +838,7 @@ class Recording(Unique):
         statuses: list[int] = []
         try:
             self._handle.call_and_note(statuses, "rvl_record_start", self._path)
-        except BaseException:  # of a signal handler: without __enter__ there is no __exit__
+        except BaseException:  # from a signal handler: if __enter__ raises, __exit__ is not called
             if statuses == [_c.OK]:
                 self.__exit__()
             raise

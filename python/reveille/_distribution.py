@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Whether the module is this package's alone.
+"""Checks that the files of the module are this package's.
 
-The distribution is ``reveille-gpu``; its module is ``reveille``. Another distribution has that name,
-and a module of the same name: pip installs both into one folder, and the later one replaces files
-of the earlier. So a package that looks whole may have another project's files among its own.
+The distribution is ``reveille-gpu``; its module is ``reveille``. Another distribution is named
+``reveille``, with a module of that name, too. pip installs both into one folder, and the later one
+replaces files of the earlier. So a package that looks complete may contain another project's files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REMEDY = (
 
 
 def other(folder: Path) -> str | None:
-    """Name and version of the other distribution in a folder of packages, if it is there."""
+    """Name and version of the other distribution in a folder of packages; None if it is not there."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -33,9 +33,11 @@ def other(folder: Path) -> str | None:
 
 
 def check(package: str, path: str) -> None:
-    """Warns of another distribution in the module. Raises ImportError if the module is not ours.
+    """Warns if another distribution is in the folder. Raises ImportError if the module is not ours.
 
-    package: the name of the module; path: a file of it.
+    Args:
+        package: the name of the module
+        path: a file of the module
     """
     module = sys.modules.get(package)
     folder = Path(path).resolve().parent

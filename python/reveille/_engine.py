@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The ranks of an engine, which move their memory as one, and their communicators with it.
+"""The ranks of an engine, which pause and resume their memory together, with their communicators.
 
-Communicators sleep while all memory of the engine sleeps, on every rank: they go with the last
-pause, and come back with the first resume. What has still to be done in between, such as an update
-of weights that are awake, may need them.
+Communicators sleep while all memory of the engine sleeps, on every rank: they are paused with the
+last pause, and resumed with the first resume. Work in between, such as an update of weights that
+are awake, may need them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RANKS_TIMEOUT_S = 300.0  # for the slowest rank of an engine to copy its weights
 
 
 class Ranks(NamedTuple):
-    """Those that move as one: as a job, and as ranks of torch.distributed's world."""
+    """The ranks that move together: as a job, and as ranks of torch.distributed's world."""
 
     job: Job
     world: Collection[int] = ()
@@ -32,8 +32,8 @@ class Engine:
     """Moves what its ranks have prepared.
 
     Args:
-        ranks: answers them, None if there is one
-        communicators: whether those that connect these ranks alone sleep, too
+        ranks: returns the ranks, or None if there is only one
+        communicators: whether communicators that connect only these ranks sleep, too
         saver: the regions of the process
     """
 
@@ -50,18 +50,18 @@ class Engine:
 
     @property
     def job(self) -> Job | None:
-        """All its ranks; None if there is one."""
+        """The job of all its ranks; None if there is only one rank."""
         ranks = self._ranks()
         return None if ranks is None else ranks.job
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the last of its ranks."""
+        """Whether this is its last rank."""
         ranks = self._ranks()
         return ranks is None or ranks.job.rank == ranks.job.world_size - 1
 
     def with_communicators(self, names: Sequence[str]) -> list[str]:
-        """The tags of a resume, and that of communicators if it brings them back, too."""
+        """The tags of a resume, and "nccl" if the resume also resumes communicators."""
         ranks = self._ranks() if self.moves_communicators else None
         ours = () if ranks is None else COMMUNICATORS.of_ranks(ranks.world)
         return [*names, *([TAG] if any(map(COMMUNICATORS.is_paused, ours)) else ())]
@@ -74,18 +74,18 @@ class Engine:
         prepare: Prepare,
         sleeps: Callable[[], bool] = lambda: False,
     ) -> None:
-        """One move of all ranks, or of none: then it raises why.
+        """Moves all ranks, or none and raises the reason.
 
         Args:
             function: "pause" or "resume"
-            names: the tags of it on this rank
+            names: the tags that move on this rank
             what: the call, which all ranks must make
             prepare: prepares this rank's part
             sleeps: whether all memory of the engine sleeps after a pause of these tags
         """
         ranks = self._ranks()
         watched = self._saver.watched(function, names) if names else contextlib.nullcontext()
-        with watched:  # a rank without such tags has its vote all the same
+        with watched:  # a rank without such tags still votes
             if ranks is None:
                 move_alone(prepare)
             elif not self.moves_communicators:
@@ -104,7 +104,7 @@ class Engine:
 def _prepare(
     function: str, pointers: Sequence[int], prepare: Prepare, prepared: list[Move]
 ) -> None:
-    """Refuses what communicators cannot do before memory moves."""
+    """Refuses communicators that cannot be paused, before memory moves."""
     if pointers and function == "pause":
         COMMUNICATORS.require()
     prepare(prepared)
@@ -113,7 +113,7 @@ def _prepare(
 def _together(
     function: str, pointers: Sequence[int], wants: bool, prepared: list[Move], meeting: Meeting
 ) -> None:
-    """Moves communicators if it is time, which depends on the memory of all ranks."""
+    """Moves communicators if the memory of all ranks allows it."""
     meeting.arrive()
     said = [json.loads(each) for each in meeting.share(json.dumps(wants))]
     if said and (all(said) if function == "pause" else any(said)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Whether memory of a GPU can be shared over a fabric (NVLink between nodes), by trying it.
+"""Tries whether a GPU's memory can be shared over a fabric (NVLink between nodes).
 
-The driver's attribute says yes also where a later call fails: without its daemon (IMEX), without rights to its
-channel, or in a container. So a handle is created, exported and imported again before it is said to work.
+The driver's attribute is set even where a later call fails: without its daemon (IMEX), without
+permission for its channel, or in a container. So we create a handle, export it and import it again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class _Properties(ctypes.Structure):
 
 
 class _Driver:
-    """Entry points of the driver that libreveille uses, by their names."""
+    """Entry points of the driver that libreveille uses, by name."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         entry = c_void_p()
         if _c.core().rvl_cuda_get_entry(name.encode(), 12000, byref(entry)) != 0:
             raise AttributeError(name)
         function: Any = ctypes.CFUNCTYPE(c_int)(entry.value)
-        function.argtypes = None  # what is passed says its type
+        function.argtypes = None  # each argument carries its own type
         return function
 
 
@@ -54,7 +54,7 @@ def _name(driver: _Driver, code: int) -> str:
 
 
 def _try(driver: _Driver, device: int) -> str:
-    """ "works", or the step that fails and what it answers."""
+    """ "works", or the step that fails and the error that it returns."""
     wanted = _Properties(type=PINNED, handle_types=FABRIC, location_type=DEVICE, location=device)
     granule, made, again = c_size_t(), c_uint64(), c_uint64()
     exported = (c_byte * HANDLE_BYTES)()
@@ -77,7 +77,7 @@ def _try(driver: _Driver, device: int) -> str:
 
 
 def probe(device: int) -> str:
-    """ "none", "works", or why it does not, for a GPU by CUDA's number. The driver must have been started."""
+    """ "none", "works", or why it fails. device: CUDA's number. The driver must be initialized."""
     try:
         driver, value = _Driver(), c_int()
         if driver.cuDeviceGetAttribute(byref(value), FABRIC_SUPPORTED, device) != 0:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The C context behind a Context: closed once, never under a call that is running.
+"""The C context behind a Context: closed once, and never while a call is running.
 
-In C a call on a closed context is undefined, and so is closing under a running call. Python code
-may do both from any thread. A signal handler may raise between any two of its steps, so a count of
-the calls that run, or a lock, could be left behind. Nothing is counted here: a call runs while a
-frame of Handle.run() is on the stack of a thread, and close() looks at the stacks.
+In C, calling a closed context is undefined, and so is closing it during a call. Python code may do
+both from any thread. A signal handler may raise between any two steps of the interpreter, so a
+counter of running calls could stay wrong, and a lock could stay held. So nothing is counted here: a
+call is running while a frame of Handle.run() is on the stack of a thread, and close() inspects the
+stacks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LONGEST_WAIT_S = 0.01
 
 
 class Callbacks:
-    """Functions that C calls: one of each kind for all tags. Finds the Python function by tag."""
+    """The functions that C calls, one of each kind for all tags. They look up the tag's function."""
 
     def __init__(self, log: Log | None) -> None:
         self._log = log
@@ -45,11 +46,11 @@ class Callbacks:
         self.after_map = _c.AfterMapFunction(self._after_map)
 
     def set(self, tag: int, name: str, before: BeforeUnmap | None, after: AfterMap | None) -> None:
-        """From now on these are called for the tag."""
+        """Sets the functions to call for a tag."""
         self._of_tag[tag] = (name, before, after)
 
     def take_veto(self) -> BaseException | None:
-        """What a callback of this thread raised during the call that has just ended."""
+        """Returns and clears the exception of a callback in the call of this thread that just ended."""
         raised: BaseException | None = getattr(self._thread, "raised", None)
         self._thread.raised = None
         return raised
@@ -63,7 +64,7 @@ class Callbacks:
             name, before, _after = self._of_tag.get(tag, ("", None, None))
             if before is not None:
                 before(name)
-        except BaseException as raised:  # KeyboardInterrupt vetoes, too, and is raised again
+        except BaseException as raised:  # KeyboardInterrupt also vetoes, and is raised again later
             self._thread.raised = raised
             return _c.ERR_VETOED
         return _c.OK
@@ -71,11 +72,11 @@ class Callbacks:
     def _after_map(self, _user: Any, tag: int) -> None:
         name, _before, after = self._of_tag.get(tag, ("", None, None))
         if after is not None:
-            after(name)  # what it raises goes to sys.unraisablehook: it cannot undo the resume
+            after(name)  # an exception goes to sys.unraisablehook: it cannot undo the resume
 
 
 class Handle:
-    """Owns a C context. After fork the child's calls go straight to C, which refuses them."""
+    """Owns a C context. After a fork the child's calls go directly to C, which refuses them."""
 
     def __init__(self, backend: str, callbacks: Callbacks, library: ctypes.CDLL) -> None:
         self.backend = backend
@@ -87,10 +88,10 @@ class Handle:
         self._to_close = {"context": self._context}
         self._live = ctypes.c_uint64()
         self._closing = False
-        self.before_close: Callable[[], None] | None = None  # ends what would keep it open
+        self.before_close: Callable[[], None] | None = None  # ends wakes before the close
 
     def open(self, options: _c.ContextOptions) -> None:
-        """Opens it: from then on it is for close() or finish() to end."""
+        """Opens the context. close() or finish() ends it."""
         check(
             self.library.rvl_context_open(
                 self.backend.encode(), ctypes.byref(options), ctypes.byref(self._context)
@@ -100,29 +101,29 @@ class Handle:
 
     @property
     def identity(self) -> int:
-        """The same for every handle of one C context."""
+        """A number that is equal for all handles of one C context."""
         return self._context.value or 0
 
     @property
     def closed(self) -> bool:
-        """Whether the context is gone, or goes as soon as the calls that run have ended."""
+        """Whether the context is closed, or closes as soon as running calls have ended."""
         return self._closing
 
     def run(self, work: Callable[[ctypes.c_void_p], Answer]) -> Answer:
-        """work(context), with the context kept open meanwhile.
+        """Returns work(context), and keeps the context open during the call.
 
-        Once it is being closed, only what belongs to a call that runs already is let in.
+        Once the context is closing, only calls within a running call are allowed.
         """
         if self._closing and not self._is_used_by(sys._getframe(1)):
             raise InvalidState("the context is closed: open another")
         return work(self._context)
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Calls a function of the C library that returns a status; raises what it says."""
+        """Calls a C function that returns a status. Raises the exception of an error status."""
         self.call_and_note([], function, *arguments)
 
     def call_and_note(self, statuses: list[int], function: str, *arguments: Any) -> None:
-        """As call(). statuses gets what C returns, also if a signal handler raises just then."""
+        """Like call(). Adds the status to statuses, even if a signal handler raises at that moment."""
         entry = getattr(self.library, function)
 
         def work(context: ctypes.c_void_p) -> None:
@@ -137,7 +138,7 @@ class Handle:
         self.run(work)
 
     def summary(self, context: ctypes.c_void_p, device: int | None) -> str:
-        """Who holds the memory of a device, by PyTorch's number of it; "" if that is unknown."""
+        """Who holds the memory of a device, given by PyTorch's number. "" if that is unknown."""
         text = ctypes.create_string_buffer(_c.SUMMARY_BYTES)
         devices = range(self.library.rvl_device_count(context)) if device is not None else ()
         for index in devices:
@@ -161,7 +162,7 @@ class Handle:
         return f"; CUDA driver {number.value // 1000}.{number.value % 1000 // 10}"
 
     def ask(self, function: str, *arguments: Any) -> int:
-        """Calls one that returns a number, and knows no errors."""
+        """Calls a C function that returns a number and has no errors."""
         self.call("rvl_device_get_info", 0, ctypes.byref(_c.DeviceInfo()))  # raises Forked
         entry = getattr(self.library, function)
         return int(self.run(lambda context: entry(context, *arguments)))
@@ -169,7 +170,7 @@ class Handle:
     # ---- Closing ----
 
     def _is_used_by(self, frame: FrameType | None) -> bool:
-        """Whether a stack, from this frame down, has a call that uses the context."""
+        """Whether a stack, from this frame outwards, has a call that uses the context."""
         while frame is not None:
             if frame.f_code in USERS and frame.f_locals.get("self") is self:
                 return True
@@ -182,9 +183,9 @@ class Handle:
         return any(self._is_used_by(top) for thread, top in stacks if thread != own)
 
     def close(self, wait: bool = True) -> int:
-        """Closes it, after the calls of other threads; how many allocations were still there.
+        """Closes the context after calls of other threads. Returns the number of allocations left.
 
-        New calls are refused from now on. If this is interrupted, calling it again goes on.
+        New calls are refused from now on. If this is interrupted, call it again to continue.
         """
         if os.getpid() != self._pid:
             if "context" not in self._to_close:  # the parent had closed it
@@ -203,7 +204,7 @@ class Handle:
         return self._close_now()
 
     def _close_now(self) -> int:
-        """Takes the context and closes it in one step for the interpreter: once, or not at all."""
+        """Takes and closes the context in one step of the interpreter: once, or not at all."""
         if self.before_close is not None:
             self.before_close()
         take = functools.partial(self._to_close.pop, "context", None)
@@ -211,14 +212,14 @@ class Handle:
         for status in list(map(close, iter(take, None), live)):
             check(status, self.backend)
             return self._live.value
-        return 0  # somebody else did
+        return 0  # another caller has closed it
 
     def finish(self, owner: weakref.ref[Any] | None = None) -> None:
-        """At the end of the Context or of the process: closes it if that is possible.
+        """Closes the context, if possible, at the end of the Context or of the process.
 
-        A call that runs has its Context on the stack. So without an owner none does, and nobody
-        looks at the stacks: the garbage collector may have come here while somebody looks at them,
-        and sys._current_frames() within itself would never end.
+        A running call has its Context on the stack. So if the owner is gone, no call is running,
+        and the stacks are not inspected: the garbage collector may run this during such an
+        inspection, and sys._current_frames() within itself would never return.
         """
         try:
             if owner is not None and owner() is None and os.getpid() == self._pid:
@@ -226,12 +227,12 @@ class Handle:
                 self._close_now()
             else:
                 self.close(wait=False)
-        except Exception:  # nobody is left to be told
+        except Exception:  # no caller is left to report it to
             pass
 
 
 class Ended:
-    """Something of C's that belongs to a context, and is ended once by a function that frees it."""
+    """A C object that belongs to a context. A function ends and frees it, once."""
 
     def __init__(self, handle: Handle, function: str, *arguments: Any) -> None:
         self._library = handle.library
@@ -241,24 +242,24 @@ class Ended:
         handle.call(function, *arguments, ctypes.byref(self._pointer))
 
     def _call(self, function: str, *arguments: Any) -> None:
-        """Calls a function with what is not ended yet."""
+        """Calls a function on the object, before its end."""
         check(getattr(self._library, function)(self._pointer, *arguments), self._backend)
 
     def _end(self, function: str) -> None:
-        """Takes the pointer and ends it in one step for the interpreter: once, or not at all."""
+        """Takes the pointer and ends the object in one step of the interpreter: once, or not at all."""
         take = functools.partial(self._to_end.pop, "pointer", None)
         for status in list(map(getattr(self._library, function), iter(take, None))):
             check(status, self._backend, self._library)
 
 
-# A context is used while one of these is on a stack.
+# A context is in use while one of these is on a stack.
 USERS = (Handle.run.__code__, Handle._close_now.__code__)
 
 
 class BorrowedHandle(Handle):
     """A context that belongs to a hook library, which never closes it.
 
-    Its only device has number 0 in the context. In PyTorch it has another number, the ordinal.
+    Its only device has number 0 in the context. PyTorch's number for it is the ordinal.
     """
 
     def __init__(self, library: ctypes.CDLL, context: ctypes.c_void_p, ordinal: int) -> None:

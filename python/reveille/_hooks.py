@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The hook library of this process: which one it is, and its contexts.
+"""The hook library of this process, and its contexts.
 
-Preload mode: the program was started with LD_PRELOAD, so that the library's functions are found
-among the process's own. Torch mode: the library is opened here, and PyTorch's pluggable allocator
-opens the same file. Both have torch_memory_saver's functions and nothing else: contexts, and the
-record of why a call failed, are libreveille's.
+In preload mode the program was started with LD_PRELOAD, so the library's functions are among the
+process's own. In torch mode this module opens the library, and PyTorch's pluggable allocator opens
+the same file. Both libraries have only torch_memory_saver's functions. Contexts and error records
+are in libreveille.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODES = ("preload", "torch")
 
 
 class HookContext(Context):
-    """A context in which regions allocate. It belongs to the hook library: you cannot close it."""
+    """A context that regions allocate in. It belongs to the hook library; you cannot close it."""
 
     def __init__(self, handle: BorrowedHandle, ordinal: int) -> None:
         self._handle = handle
@@ -48,7 +48,7 @@ class HookContext(Context):
 
 
 class Hook:
-    """A hook library that is in the process."""
+    """A hook library in this process."""
 
     def __init__(self, mode: str, library: _c.Library, path: str) -> None:
         self.mode = mode
@@ -57,7 +57,7 @@ class Hook:
         self.path = path
 
     def check(self, status: int) -> None:
-        """Raises what the library says of a call that has just failed."""
+        """Raises the exception of a status, with a summary of who holds the device's memory."""
         try:
             check(status, "cuda", self.core)
         except ReveilleError as error:
@@ -67,13 +67,13 @@ class Hook:
             raise
 
     def context(self, device: int) -> HookContext:
-        """The context of a device, opened if needed."""
+        """The context of a device. Opens it if needed."""
         context = ctypes.c_void_p()
         self.check(self.core.rvl_hooks_get_context(device, ctypes.byref(context)))
         return HookContext(BorrowedHandle(self.core, context, device), device)
 
     def contexts(self) -> Iterator[HookContext]:
-        """Every context that was opened, also those of disk backups."""
+        """Every open context, including those for disk backups."""
         index, device, context = 0, ctypes.c_int(), ctypes.c_void_p()
         while True:
             found = self.core.rvl_hooks_get_context_at(
@@ -88,19 +88,19 @@ class Hook:
 
 
 def preloaded() -> _c.Library | None:
-    """The process itself, if it was started with the preload library."""
+    """The process as a library, if it was started with the preload library. None if not."""
     process = _c.Library(None)
     mode = getattr(process, "rvl_hooks_mode", None)
     return process if mode and mode() == b"preload" else None
 
 
 def check_mode(mode: str) -> None:
-    """Raises InvalidArgument unless it is one."""
+    """Raises InvalidArgument unless this is a mode."""
     choice(mode, MODES, "hook_mode")
 
 
 def open_hook(mode: str | None) -> Hook:
-    """The hook of a mode; None: the preload library if it is there, else torch mode."""
+    """The hook of a mode. None: the preload library if it is loaded, else torch mode."""
     if mode is not None:
         check_mode(mode)
     process = preloaded() if mode != "torch" else None
@@ -118,7 +118,7 @@ def open_hook(mode: str | None) -> Hook:
         hook = Hook("torch", _c.Library(path), path)
     except OSError as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
-    hook.check(hook.core.rvl_hooks_check_settings())  # else its first use ends the process
+    hook.check(hook.core.rvl_hooks_check_settings())  # otherwise wrong settings would end the process at its first use
     return hook
 
 
@@ -135,10 +135,10 @@ def existing(mode: str) -> str:
 
 @scope
 def configure_subprocess() -> Iterator[None]:
-    """Processes that you start within the ``with`` block get the preload library.
+    """Processes that you start within the ``with`` block load the preload library.
 
     The block sets LD_PRELOAD for the whole process: start processes from one thread at a time.
-    A process that has the library passes it on anyway.
+    A process that was itself preloaded passes the library on anyway.
     """
     if preloaded() is not None and os.environ.get("LD_PRELOAD"):
         yield

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""All ranks of a job or none: pause and resume in two phases, over a store that every rank reaches.
+"""All ranks of a job or none: pause and resume in two phases, over a store that all ranks share.
 
 Each rank prepares what can fail, and votes. One key of the store holds the decision, and the rank
 that sets it first decides for all. The last rank to vote decides to commit. A rank that failed, or
-has waited too long, decides to abort, and says why. Committing cannot fail, so no second vote is
-needed.
+that has waited too long, decides to abort, and gives the reason. Committing cannot fail, so no
+second vote is needed.
 
-Each call is a round (with what all do together: two), and the store counts the rounds of each rank.
-A rank may be late, or miss a call (an exception comes before it). The others wait, and give it up.
-Its next call finds that round decided, and the store cannot tell the two apart. A late rank must
-raise what the others have raised, since its next call is that of the others. So it hears it once.
-If its next call finds a round in which it was given up again, it is behind: it passes on to the
-newest (`_Round.catch_up`), and says so. What holds, whatever ranks do:
+Each call is a round (two rounds if the ranks also do something together). The store counts the
+rounds of each rank. A rank may be late, or miss a call (because of an exception before it). The
+others wait, and then give up on it. Its next call finds that round decided, but the store cannot
+tell whether the rank is late or has missed the call. A late rank must raise what the others have
+raised, since its next call matches theirs. So the rank raises this once. If its next call finds a
+round in which the others gave up on it again, it is behind: it skips to the newest round
+(`_Round.catch_up`), and logs it. These invariants hold, whatever the ranks do:
 
-- A rank's count only rises, and it votes only in the round that it has counted: once at most.
+- A rank's count only rises. A rank votes only in the round that it has counted, at most once.
 - A round commits only with the votes of all ranks, for the same call.
-- A rank passes a round only if it was given up there, and has raised for the one before. So it has
-  not voted there, and the round did not commit. One that was decided for another reason is heard as
-  it is: all ranks raise the same then, however late one of them comes.
+- A rank skips a round only if the others gave up on it there, and if it has raised for the round
+  before. So it has not voted in the skipped round, which did not commit. It does not skip a round
+  that was decided for another reason: then all ranks raise the same, however late one of them is.
 
-The store is one of torch.distributed, or anything with its ``set``, ``get``, ``check``, ``add`` and
-``compare_set``.
+The store is one of torch.distributed, or any object with its methods ``set``, ``get``, ``check``,
+``add`` and ``compare_set``.
 """
 
 from __future__ import annotations
@@ -51,22 +52,22 @@ FIRST_WAIT_S = 0.0005
 LONGEST_WAIT_S = 0.1
 COMMIT = json.dumps({"commit": True})
 LOGGER = logging.getLogger("reveille")
-# Numbers of an error that all ranks are told.
+# Fields of an error that all ranks get.
 FACTS = ("status", "op", "tag", "device", "requested_bytes", "free_bytes", "native_code",
          "native_name")  # fmt: skip
 
 
 class Prepared(Ended):
-    """A prepared transition, which is committed or aborted once; aborted where it is dropped."""
+    """A prepared transition. It is committed or aborted once, and aborted if it is dropped."""
 
     device_names: Callable[[], Mapping[int, str]] = dict
 
     def device_name(self, index: int) -> str:
-        """Of a device of its context: "cuda:0"."""
+        """The name of a device of its context, such as "cuda:0"."""
         return self.device_names()[index]
 
     def pieces(self) -> list[_c.Piece]:
-        """Those of a resume in parts."""
+        """The pieces of a resume in parts."""
         count = ctypes.c_size_t()
         self._call("rvl_transition_copy_pieces", None, 0, 0, ctypes.byref(count))
         found = (_c.Piece * count.value)()
@@ -75,22 +76,22 @@ class Prepared(Ended):
         return list(found)
 
     def load_next(self) -> int:
-        """Waits for the next piece of this rank's part. Its number; without one, their count."""
+        """Waits for the next piece of this rank's part. Returns its number, or the count at the end."""
         piece = ctypes.c_size_t()
         self._call("rvl_transition_load_next", ctypes.byref(piece))
         return piece.value
 
     def fill(self, filled: Sequence[bool]) -> None:
-        """Closes open pieces: what was filled right stays, all else is restored."""
+        """Closes open pieces: keeps those that were filled correctly, and restores all others."""
         flags = (ctypes.c_bool * len(filled))(*filled)
         self._call("rvl_transition_fill", flags, len(filled))
 
     def commit(self) -> None:
-        """Does the rest. Cannot fail."""
+        """Finishes the transition. Cannot fail."""
         self._end("rvl_transition_commit")
 
     def abort(self) -> None:
-        """Brings back what was. Raises the device's error if it lets some of it be lost."""
+        """Restores the earlier state. Raises the device's error if that loses some memory."""
         self._end("rvl_transition_abort")
 
     def __del__(self) -> None:
@@ -100,44 +101,44 @@ class Prepared(Ended):
 
 
 class Move(Protocol):
-    """What was prepared: one of the two ends it."""
+    """Something prepared. Either commit() or abort() ends it."""
 
     def commit(self) -> None:
-        """Does the rest. Cannot fail."""
+        """Finishes the move. Cannot fail."""
 
     def abort(self) -> None:
-        """Brings back what was."""
+        """Restores the earlier state."""
 
 
 Prepare = Callable[[list[Move]], None]
 
 class Meeting(Protocol):
-    """What ranks know of each other while they do something together."""
+    """What ranks know about each other while they do something together."""
 
     def arrive(self) -> None:
-        """This rank has begun: the others need not miss it."""
+        """Tells the others that this rank has begun."""
 
     def is_decided(self) -> bool:
-        """Whether the ranks have decided already, which they do early if one refuses."""
+        """Whether the ranks have decided. They decide early if one refuses."""
 
     def share(self, text: str) -> list[str]:
-        """What every rank says here, by rank. Nothing if one of them has refused."""
+        """Shares a text. Returns every rank's text, by rank; empty if a rank has refused."""
 
     def time_left(self) -> float:
-        """Seconds until a rank that is missing is given up."""
+        """Seconds until the ranks give up on a missing rank."""
 
     def tell_broken(self) -> None:
-        """What the ranks do among each other has failed here: the others need not wait for it."""
+        """Tells the others that the exchange has failed here, so that they need not wait."""
 
     def is_broken(self) -> bool:
-        """Whether one of them has said so, or refused."""
+        """Whether a rank has called tell_broken(), or refused."""
 
 
 Together = Callable[[list[Move], Meeting], None]
 
 
 class JobForecast(NamedTuple):
-    """What resume() would do now on every rank. True if it fits on all."""
+    """The forecast of a resume on every rank. True if it fits on all."""
 
     ranks: tuple[Forecast, ...]
 
@@ -155,9 +156,9 @@ class JobForecast(NamedTuple):
 
 
 class Job(Unique):
-    """The ranks that move together: a store, and who this process is.
+    """The ranks that move together: their store, and the rank of this process.
 
-    All ranks make the same calls in the same order. ``name`` keeps their keys apart from the other
+    All ranks must make the same calls in the same order. ``name`` keeps their keys apart from other
     keys in the store. Groups of different ranks that share a store need different names.
     """
 
@@ -185,7 +186,7 @@ class Job(Unique):
     # ---- Moving together ----
 
     def _begin(self, what: str, timeout: float, last: bool = True) -> _Round:
-        """The next round. Raises JobAborted on this rank alone if the store does not count it."""
+        """Begins the next round. Raises JobAborted on this rank alone if the store fails to count it."""
         try:
             return _Round(self, what, timeout, last)
         except Exception as error:
@@ -199,10 +200,10 @@ class Job(Unique):
     def move(
         self, what: str, prepare: Prepare, timeout: float, together: Together | None = None
     ) -> None:
-        """Prepares, and commits if all ranks have prepared; else aborts, and raises JobAborted.
+        """Prepares, and commits if all ranks have prepared. Otherwise aborts and raises JobAborted.
 
-        together: what no rank may begin before all have prepared, since each waits for the others
-        in it. Then all vote a second time. Calls of several threads take turns.
+        together: work in which each rank waits for the others, so that no rank may begin it before
+        all have prepared. After it all vote a second time. Calls of several threads take turns.
         """
         with _rounds_of(self).take_turn(what, timeout):
             self._move(what, prepare, timeout, together)
@@ -224,10 +225,10 @@ class Job(Unique):
                     functools.partial(together, prepared, meeting)
                 )
             lost = _end(prepared, commit=decision is None)
-        except Exception as error:  # of the store
+        except Exception as error:  # from the store
             decision = meeting.give_up(f"its store failed: {type(error).__name__}: {error}")
             lost, cause, agreed = _end(prepared, commit=decision is None), error, False
-        except BaseException as interruption:  # what was decided is decided
+        except BaseException as interruption:  # a decision that was made stands
             decision = meeting.give_up(f"interrupted: {type(interruption).__name__}")
             _end(prepared, commit=decision is None)
             raise
@@ -252,7 +253,7 @@ class Job(Unique):
                 text = json.dumps(vars(own()))
             found = meeting.gather(refusal, text)
         except Exception as error:
-            with contextlib.suppress(Exception):  # of the store: what is raised is the reason
+            with contextlib.suppress(Exception):  # from the store: the caller raises the original error
                 meeting.tell(_Refusal.of(self.rank, error))
             meeting.leave()
             raise
@@ -264,7 +265,7 @@ class Job(Unique):
 
 
 def move_alone(prepare: Prepare) -> None:
-    """As Job.move() without other ranks: all that is prepared moves, or nothing."""
+    """Like Job.move() without other ranks: moves everything that is prepared, or nothing."""
     prepared: list[Move] = []
     try:
         prepare(prepared)
@@ -280,19 +281,19 @@ Group = Union[Job, Any]
 
 
 def call_of(function: str, tags: Sequence[str], *options: str) -> str:
-    """A call as ranks compare it, and as people are told of it."""
+    """The text of a call, which ranks compare and which messages show."""
     return f"{function}({', '.join((*map(json.dumps, sorted(set(tags))), *options))})"
 
 
 def seconds(timeout: float) -> float:
-    """A group_timeout."""
+    """Checks a group_timeout."""
     if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"group_timeout must be seconds above 0, not {timeout!r}")
     return float(timeout)
 
 
 def job_of(group: Group) -> Job:
-    """The Job of what is given as ``group``: one, or a process group or mesh of torch.distributed."""
+    """The Job of a ``group`` argument: a Job, or a process group or mesh of torch.distributed."""
     if isinstance(group, Job):
         return group
     if hasattr(group, "get_group") and not hasattr(group, "rank"):  # a DeviceMesh
@@ -317,18 +318,18 @@ def job_of(group: Group) -> Job:
 # ---- One round ----
 
 class _Rounds:
-    """Of one rank of a job, in this process: what its store has counted, and who has its turn."""
+    """One rank of a job in this process: the store's count of its rounds, and the thread in turn."""
 
     def __init__(self) -> None:
-        self.last: int | None = None  # not asked yet: an earlier process may have counted
-        self.unsure = 0  # rounds after it that the store may have counted or not
-        self.given_up = False  # in its last call
+        self.last: int | None = None  # None: not read yet; an earlier process may have counted
+        self.unsure = 0  # rounds after `last` that the store may or may not have counted
+        self.given_up = False  # whether the others gave up on this rank in its last call
         self.turn = threading.Lock()
-        self.thread: int | None = None  # that has its turn
+        self.thread: int | None = None  # the thread that has the turn
 
     @scope
     def take_turn(self, what: str, timeout: float) -> Iterator[None]:
-        """One call after the other: the keys of a rank's rounds are in one order."""
+        """Lets one call run at a time, so that the keys of a rank's rounds are in order."""
         if self.thread == threading.get_ident():
             raise Busy(f"{what} within a move of the same group, as in a callback: call it after")
         taken = False
@@ -344,7 +345,7 @@ class _Rounds:
                 self.turn.release()
 
 
-# By the store's id, job and rank. A store that is gone may leave its id to another.
+# By the store's id, job and rank. The id of a freed store may be reused.
 _ROUNDS: dict[tuple[int, str, int], tuple[Callable[[], Any], _Rounds]] = {}
 _ROUNDS_LOCK = threading.Lock()
 
@@ -352,7 +353,7 @@ _ROUNDS_LOCK = threading.Lock()
 def _reference(store: Any) -> Callable[[], Any]:
     try:
         return weakref.ref(store)
-    except TypeError:  # then it is kept
+    except TypeError:  # keeps the store alive
         return lambda: store
 
 
@@ -367,10 +368,11 @@ def _rounds_of(job: Job) -> _Rounds:
 
 
 def _next_round(job: Job) -> int:
-    """Its number, which the store counts, so that it outlives this process. In this thread's turn.
+    """The number of the next round. The store counts it, so that the count outlives this process.
 
-    If the store fails, it may have counted all the same. The others have that round behind them, so
-    this rank must have, too: the next call looks, and makes up for it.
+    Call it in this thread's turn. If the store fails, it may still have counted. The others have
+    finished that round, so this rank must skip it, too: the next call checks the count and corrects
+    it.
     """
     key, rounds = f"{job.name}/rounds/{job.rank}", _rounds_of(job)
     unsure = rounds.unsure
@@ -384,7 +386,7 @@ def _next_round(job: Job) -> int:
 
 
 class _Refusal(NamedTuple):
-    """Why a job aborts: the rank that cannot, its reason, its numbers, and who did not come."""
+    """Why a job aborts: the rank that cannot move, its reason and numbers, and the missing ranks."""
 
     rank: int
     reason: str
@@ -400,7 +402,7 @@ class _Refusal(NamedTuple):
     def exception(
         self, what: str, size: int, lost: ReveilleError | None, own: int
     ) -> JobAborted:
-        """As the rank `own` raises it."""
+        """The exception that rank `own` raises."""
         who = f"rank {self.rank} of {size} cannot {what}" if self.rank >= 0 else what
         message = f"no rank has moved: {who}: {self.reason}"
         if own in self.late:
@@ -415,7 +417,7 @@ class _Refusal(NamedTuple):
 
 
 def _end(prepared: Sequence[Move], *, commit: bool) -> ReveilleError | None:
-    """Ends all of them. What an abort has raised."""
+    """Commits or aborts all. Returns the first exception of an abort, or None."""
     lost: ReveilleError | None = None
     for each in reversed(prepared):
         try:
@@ -429,7 +431,7 @@ def _end(prepared: Sequence[Move], *, commit: bool) -> ReveilleError | None:
 
 
 class _Round:
-    """One call that all ranks make. Its keys begin with its number, which the store counts."""
+    """One call of all ranks. Its keys in the store begin with the number of the round."""
 
     def __init__(self, job: Job, what: str, timeout: float, last: bool = True) -> None:
         self._job = job
@@ -447,7 +449,7 @@ class _Round:
         return f"{self._job.name}/{number}/"
 
     def catch_up(self) -> None:
-        """To the call that the others are in, if they gave this rank up in its last one, too."""
+        """Skips to the call that the others are in, if they also gave up on this rank in its last one."""
         first = self._number
         if not _rounds_of(self._job).given_up:
             return
@@ -463,7 +465,7 @@ class _Round:
             )  # fmt: skip
 
     def _was_given_up(self, number: int) -> bool:
-        """Whether that round was decided since this rank did not come."""
+        """Whether that round was aborted because this rank was missing."""
         key = f"{self._prefix_of(number)}decision"
         if not self._job.store.check([key]):
             return False
@@ -471,7 +473,7 @@ class _Round:
         return decision is not None and self._job.rank in decision.late
 
     def _goes_on(self, number: int) -> bool:
-        """Whether others are in that round with the call of this rank, or have given it up again."""
+        """Whether others are in that round with the same call, or gave up on this rank there again."""
         key = f"{self._prefix_of(number)}plan"
         if not self._job.store.check([key]):
             return False
@@ -485,7 +487,7 @@ class _Round:
         return json.dumps([self._what, self._job.world_size])
 
     def join(self) -> _Refusal | None:
-        """Whether this rank wants what the first of them wants."""
+        """Checks that this rank makes the same call as the first rank. Returns a refusal if not."""
         own = self._plan()
         first = self._compare_set("plan", own)
         if first == own:
@@ -499,7 +501,7 @@ class _Round:
         )
 
     def prepare(self, work: Callable[[], None]) -> tuple[_Refusal | None, Exception | None]:
-        """Joins, works and votes. What is decided, and what this rank's work has raised."""
+        """Joins, works and votes. Returns the decision, and the exception of this rank's work."""
         refusal, cause = self.join(), None
         if refusal is None:
             try:
@@ -511,7 +513,7 @@ class _Round:
     def prepare_together(
         self, work: Callable[[], None]
     ) -> tuple[_Refusal | None, Exception | None]:
-        """As prepare(). If work has waited in vain for a rank that never came, names that one."""
+        """Like prepare(). If the work has timed out because a rank never came, names that rank."""
 
         def waiting() -> None:
             try:
@@ -526,7 +528,7 @@ class _Round:
         return self.prepare(waiting)
 
     def arrive(self) -> None:
-        """This rank has begun what all do together."""
+        """Tells the others that this rank has begun the common work."""
         self._set(f"here/{self._job.rank}", "1")
 
     def is_decided(self) -> bool:
@@ -534,7 +536,7 @@ class _Round:
         return self._is_there("decision")
 
     def share(self, text: str) -> list[str]:
-        """What every rank says here. Names one that says nothing in time."""
+        """Shares a text, and returns every rank's. Raises TimedOut and names ranks that are missing."""
         ranks = range(self._job.world_size)
         self._set(f"said/{self._job.rank}", text)
         keys = [f"{self._prefix}said/{rank}" for rank in ranks]
@@ -545,19 +547,19 @@ class _Round:
         raise TimedOut(late.reason)
 
     def time_left(self) -> float:
-        """Until the deadline."""
+        """Seconds until the deadline."""
         return max(0.0, self._deadline - time.monotonic())
 
     def tell_broken(self) -> None:
-        """The others look for it."""
+        """Sets the key that is_broken() of the others checks."""
         self._set("broken", "1")
 
     def is_broken(self) -> bool:
-        """Whether a rank has said so, or refused."""
+        """Whether a rank has called tell_broken(), or refused."""
         return self._is_there("broken") or self.is_decided()
 
     def vote(self, refusal: _Refusal | None) -> _Refusal | None:
-        """What is decided: None is to commit."""
+        """Votes. Returns the decision: None means commit."""
         if refusal is not None:
             return self.tell(refusal)
         self._set(f"ready/{self._job.rank}", "1")
@@ -568,7 +570,7 @@ class _Round:
         return self.tell(self._late("ready/"))
 
     def gather(self, refusal: _Refusal | None, text: str) -> list[str] | _Refusal:
-        """What every rank has said, or why one of them could not."""
+        """Returns every rank's text, or the refusal of one of them."""
         if refusal is not None:
             return self.tell(refusal) or refusal
         self._set(f"said/{self._job.rank}", text)
@@ -582,11 +584,11 @@ class _Round:
         return [self._get(f"said/{rank}") for rank in range(self._job.world_size)]
 
     def tell(self, refusal: _Refusal) -> _Refusal | None:
-        """Decides to abort, unless it was decided already."""
+        """Decides to abort, unless there is a decision already. Returns the decision."""
         return self._decide(json.dumps(refusal._asdict()))
 
     def give_up(self, reason: str) -> _Refusal | None:
-        """As tell(), by a rank that cannot go on. If the store is gone, it aborts alone."""
+        """Like tell(), for a rank that cannot continue. If the store fails, the rank aborts alone."""
         refusal = _Refusal(self._job.rank, reason, {})
         try:
             decision = self.tell(refusal)
@@ -595,9 +597,9 @@ class _Round:
         return refusal if decision is None and not self._last else decision
 
     def leave(self) -> None:
-        """The last rank removes the keys."""
+        """Leaves the round. The last rank to leave removes the keys."""
         store, size = self._job.store, self._job.world_size
-        with contextlib.suppress(Exception):  # they are only in the way of memory
+        with contextlib.suppress(Exception):  # leftover keys only use memory
             if store.add(self._prefix + "left", 1) == size:
                 kinds = ("here", "ready", "said")
                 ranks = [f"{kind}/{rank}" for kind in kinds for rank in range(size)]
@@ -610,7 +612,7 @@ class _Round:
         return _decision(self._compare_set("decision", text))
 
     def _compare_set(self, key: str, text: str) -> str:
-        """Sets it unless it is there; what is there then."""
+        """Sets a key unless it exists. Returns its value afterwards."""
         found = self._job.store.compare_set(self._prefix + key, "", text)
         return _text(found)
 
@@ -624,7 +626,7 @@ class _Round:
         return bool(self._job.store.check([self._prefix + key]))
 
     def _wait(self, came: Callable[[], bool]) -> bool:
-        """Polls, so that Ctrl-C gets through; False: not in time."""
+        """Polls, so that Ctrl-C gets through. False: the deadline has passed."""
         pause_s = FIRST_WAIT_S
         while not came():
             if time.monotonic() >= self._deadline:

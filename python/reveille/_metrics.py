@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What watches a process: one snapshot of all its contexts, and of what was moved.
+"""Metrics of a process: a snapshot of all its contexts and of its pauses and resumes.
 
-Bytes are asked of the core when a snapshot is taken. What Python counts itself is in _watch.
+Bytes are read from the core when a snapshot is taken. Python's own counters are in _watch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ._results import state_of
 from ._watch import MOVES, FailureMetrics, TransitionMetrics
 from .errors import Forked, InvalidState
 
-GONE = (InvalidState, Forked)  # a context that was closed, or opened before a fork
+GONE = (InvalidState, Forked)  # the context was closed, or was opened before a fork
 Row = TypeVar("Row", "DeviceMetrics", "TagMetrics")
 
 
 @dataclass(frozen=True)
 class DeviceMetrics:
-    """A device, over all contexts of this process on it.
+    """A device, summed over all contexts of this process on it.
 
     Attributes:
         device: its name as in errors: "cuda:0"
-        used_bytes: in use, as far as Reveille knows, external_bytes included
-        external_bytes: what no allocation explains
-        host_backup_bytes, disk_backup_bytes: what backups hold
+        used_bytes: bytes in use as far as Reveille knows, including external_bytes
+        external_bytes: bytes in use that no allocation explains
+        host_backup_bytes, disk_backup_bytes: bytes that backups hold
     """
 
     device: str
@@ -45,7 +45,7 @@ class DeviceMetrics:
 
 @dataclass(frozen=True)
 class TagMetrics:
-    """A tag on a device. tag "" is what has none."""
+    """A tag on a device. The tag "" stands for memory without a tag."""
 
     device: str
     tag: str
@@ -65,14 +65,14 @@ class StoreMetrics:
 
     Attributes:
         path: of its socket
-        answers: whether it does; if not, the numbers of the node are 0
-        budget_bytes: host memory that all processes may take together; 0: no limit
+        answers: whether it replies; if not, the numbers of the node are 0
+        budget_bytes: host memory that all processes may use together; 0: no limit
         kept_bytes: host memory of all segments, each counted once
-        shared_bytes: part of it, which more than one user has
-        referenced_bytes: what all users would take without a store
-        refused_bytes, refused_count: asked for when there was no room, since the store was started
-        own_bytes: of this process's backups in it
-        own_found_bytes: of those, what was in the store already
+        shared_bytes: the part of it that more than one user has
+        referenced_bytes: host memory that all users would need without a store
+        refused_bytes, refused_count: requests without room, since the store was started
+        own_bytes: bytes of this process's backups in the store
+        own_found_bytes: the part of own_bytes that was in the store already
     """
 
     path: str
@@ -89,7 +89,7 @@ class StoreMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What Reveille holds in this process now, and what it has moved since the process began."""
+    """What Reveille holds in this process now, and its transitions since the process began."""
 
     devices: tuple[DeviceMetrics, ...]
     tags: tuple[TagMetrics, ...]
@@ -101,8 +101,8 @@ class Metrics:
 def metrics() -> Metrics:
     """A snapshot of the regions and of every open Context of this process.
 
-    Contexts that are closed, or were opened before a fork, are left out. Takes no memory and opens
-    nothing; may be called from any thread.
+    Leaves out contexts that are closed or that were opened before a fork. Allocates no device
+    memory and opens no context. You may call it from any thread.
     """
     devices: dict[Any, DeviceMetrics] = {}
     tags: dict[Any, TagMetrics] = {}
@@ -127,7 +127,7 @@ def metrics() -> Metrics:
 
 
 def _contexts() -> Iterator[Context]:
-    for reference in OPEN_CONTEXTS.valuerefs():  # a list: other threads may open and drop some
+    for reference in OPEN_CONTEXTS.valuerefs():  # a list, since other threads may open and drop contexts
         context = reference()
         if context is not None:
             yield context
@@ -167,7 +167,7 @@ def _communicators() -> Iterator[TagMetrics]:
 
 
 def _stores() -> Iterator[StoreMetrics]:
-    """One for each path that a context has."""
+    """The metrics of each store that a context uses."""
     own: dict[str, tuple[int, int]] = {}
     for context in _contexts():
         if context._store_path is None:
@@ -198,7 +198,7 @@ def _stores() -> Iterator[StoreMetrics]:
 
 
 def _add(rows: dict[Any, Row], key: Any, row: Row) -> None:
-    """Adds its numbers to those of the row that is there."""
+    """Adds a row, or adds its numbers to the row with this key."""
     there = rows.get(key)
     if there is not None:
         sums = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Why a library or a program of the package cannot run on this machine: another processor, another C library.
+"""Why a library or program of the package cannot run on this machine: processor or C library.
 
-pip refuses such a wheel. It comes here by a folder that was copied, an environment in a container of
-another system, or ``pip install --platform``.
+pip refuses such a wheel. It can still get here through a copied folder, an environment in a
+container of another system, or ``pip install --platform``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GLIBC_NEEDED = "2.28"
 
 
 def machine_of(path: Path) -> str | None:
-    """The processor that an ELF file is for; None if it is not one that can be read."""
+    """The processor that an ELF file is for. None if the file cannot be read or is not ELF."""
     try:
         with open(path, "rb") as file:
             head = file.read(20)
@@ -30,9 +30,9 @@ def machine_of(path: Path) -> str | None:
 
 
 def why(path: Path, error: str = "") -> str | None:
-    """One line with cause and remedy; None if the file fits as far as is known.
+    """One line with cause and remedy. None if no mismatch is found.
 
-    error: what the loader said.
+    error: the loader's message.
     """
     own = platform.machine().lower()
     own, theirs = _SAME.get(own, own), machine_of(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Steps of models from their configs, and what fits: `reveille model` and `reveille plan`, from Python."""
+"""Steps of models from their configs, and what fits: `reveille model` and `plan` in Python."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._results import ModelStep, Plan, Setting, Term, from_struct
 from ._sizes import Size, name_bytes, parse_size
 from .errors import InvalidArgument, check
 
-_ANY_SIZE = (1 << 64) - 1  # largest_bytes, where any size fits
+_ANY_SIZE = (1 << 64) - 1  # largest_bytes if any size fits
 
 
 def settings() -> tuple[Setting, ...]:
-    """Every setting of a step: its name, what it takes, and what it does."""
+    """Every setting of a step: its name, its values, and what it does."""
     found = []
     struct = _c.ModelSetting()
     while _c.replay().rvl_model_setting_get(len(found), ctypes.byref(struct)) == _c.OK:
@@ -28,14 +28,14 @@ def settings() -> tuple[Setting, ...]:
 
 
 def _text_of(value: Any) -> str:
-    """A value as the command line has it."""
+    """A value in the form of the command line."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class _Step:
-    """Options of a step, with all that they point to."""
+    """Options of a step, and the memory that they point to."""
 
     def __init__(self, chosen: Mapping[str, Any], given: Mapping[str, Size] | None) -> None:
         sizes = dict(given or {})
@@ -51,12 +51,12 @@ class _Step:
         self.options = _c.ModelOptions(
             given=self._given, given_count=len(sizes), given_size=ctypes.sizeof(_c.ModelGiven)
         )
-        self._texts: list[bytes] = []  # a device is not copied
+        self._texts: list[bytes] = []  # C does not copy the name of a device
         names = [key.replace("_", "-") for key in chosen]
         for name, value in zip(names, chosen.values()):
             self._texts.append(name_bytes(_text_of(value), name))
             self._call("set", name, self._texts[-1])
-        for name in names:  # beside all others
+        for name in names:  # after all are set
             self._call("check", name)
 
     def _call(self, what: str, name: str, *more: bytes) -> None:
@@ -92,19 +92,19 @@ def model(
     output: Path | None = None,
     **chosen: Any,
 ) -> ModelStep:
-    """Works out what a step of a model asks of one GPU, and replays it.
+    """Computes the memory that a step of a model needs on one GPU, and replays the step.
 
     Args:
         config: the model's config.json
         given: terms of known size, such as {"cuda_graph": "2.5GiB"}; 0 leaves a term out
-        headroom: as of replay()
-        output: also writes the step as a trace
-        chosen: settings by their names, with _ for -: device="h100-80g", tp=2, train="fsdp:8",
+        headroom: as in replay()
+        output: also write the step to this file, as a trace
+        chosen: settings by name, with _ for -: device="h100-80g", tp=2, train="fsdp:8",
             recompute=True; settings() lists them
 
     Raises:
-        InvalidArgument: with key; also for a setting that changes nothing beside the others.
-        A step that does not fit is not an error: ask the result.
+        InvalidArgument: with key; also for a setting that has no effect with the other ones.
+        A step that does not fit is not an error: check the result.
     """
     library = _c.replay()
     of_step = _Step(chosen, given)
@@ -166,11 +166,11 @@ def plan(
     Args:
         paths: traces and PyTorch snapshots, merged on one clock
         tag: TAG or PROCESS/TAG; None: as it is
-        device, wake, partial, conductor, headroom: as of replay()
+        device, wake, partial, conductor, headroom: as in replay()
 
     Raises:
-        InvalidArgument: nothing is allocated under the tag, for example; NotFound: the traces have
-        no stage; InputOutputError, CorruptTrace, ... .
+        InvalidArgument: for example if nothing is allocated under the tag. NotFound: the traces
+        have no stage. InputOutputError, CorruptTrace, ... .
     """
     files = _files(paths)
     how = _options(device, wake, {}, False, conductor, "sim", headroom)
@@ -190,7 +190,7 @@ def plan_model(
     headroom: Size | None = None,
     **chosen: Any,
 ) -> Plan:
-    """The largest size of a tag with which a step of a model fits; of "kv_cache", the memory fraction.
+    """Finds the largest size of a tag with which a model's step fits; for "kv_cache", mem_fraction.
 
     Arguments are those of model() and plan().
     """

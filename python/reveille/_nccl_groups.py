@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Which communicators of NCCL there are in this process, and of which ranks.
+"""Finds the NCCL communicators of this process and their ranks.
 
-PyTorch has one in each process group that was used. vLLM and SGLang make their own beside these,
-one for each of their parallel groups; nobody but their module knows them.
+PyTorch has one in each process group that was used. vLLM and SGLang also create their own, one for
+each of their parallel groups, which only their modules know.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-# Modules of engines with groups that have communicators of their own.
+# Modules of engines with groups that have their own communicators.
 ENGINES = ("vllm.distributed.parallel_state", "sglang.srt.distributed.parallel_state")
 
 
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 def find_all(library: Any) -> Iterator[Found]:
-    """Those that are made. library: the NCCL that has the functions to be called for them."""
+    """All communicators that exist. library: the NCCL with the functions to call for them."""
     yield from _of_process_groups()
     for own in own_communicators():
         if _library_of(own) == _handle(library):
@@ -36,7 +36,7 @@ def _of_process_groups() -> Iterator[Found]:
     world = getattr(c10d, "_world", None)
     ranks_of = getattr(world, "pg_group_ranks", {})
     for group in list(getattr(world, "pg_map", ())):
-        with contextlib.suppress(RuntimeError, AttributeError, TypeError):  # not of NCCL
+        with contextlib.suppress(RuntimeError, AttributeError, TypeError):  # not NCCL
             pointer = group._get_backend(torch.device("cuda"))._comm_ptr()
             if pointer:
                 yield Found(pointer, frozenset(ranks_of.get(group, ())))
@@ -50,7 +50,7 @@ class Own(NamedTuple):
 
 
 def own_communicators() -> Iterator[Own]:
-    """Those that vLLM and SGLang have made, each once."""
+    """The communicators that vLLM and SGLang have created, each once."""
     seen: set[int] = set()
     for name in ENGINES:
         for reference in list(getattr(sys.modules.get(name), "_groups", {}).values()):
@@ -68,5 +68,5 @@ def _handle(library: Any) -> Any:
 
 
 def _library_of(own: Own) -> Any:
-    """An engine may have been told to load another file of NCCL than PyTorch's."""
+    """The NCCL of an engine's communicator. It may be another file than PyTorch's."""
     return _handle(getattr(getattr(own.communicator, "nccl", None), "lib", None))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From the arguments of Context to the option structs of the backends, and small conversions."""
+"""Converts the arguments of Context to the option structs of the backends, and small values."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ INT_MAX = (1 << 31) - 1
 
 
 def choice(value: str, choices: Sequence[str], what: str) -> int:
-    """Number of an enum's value."""
+    """The number of an enum's value, given by name."""
     if value not in choices:
         raise InvalidArgument(f"{what} must be one of {', '.join(choices)}, not {value!r}")
     return choices.index(value)
 
 
 def whole_number(value: int, what: str) -> int:
-    """An int that fits C's."""
+    """Checks that a value is an integer that fits a C int."""
     number = whole(value, what)
     if abs(number) > INT_MAX:
         raise InvalidArgument(f"{what} is out of range: {number}")
@@ -34,7 +34,7 @@ def whole_number(value: int, what: str) -> int:
 
 
 def address_of(where: Any) -> int:
-    """An address, or that of a tensor or of anything else with data_ptr()."""
+    """An address: given as a number, or taken from a tensor or another object with data_ptr()."""
     address = whole(where.data_ptr() if hasattr(where, "data_ptr") else where, "an address")
     if not 0 <= address < 1 << 64:
         raise InvalidArgument(f"an address must be from 0 to 2^64 - 1, not {address}")
@@ -42,23 +42,23 @@ def address_of(where: Any) -> int:
 
 
 def whole_tag(tag: str, names: Iterable[str]) -> str:
-    """An error's tag, which C cuts to 47 bytes: the one of these names that begins with it."""
-    if len(tag.encode()) < _c.Error.tag.size - 4:  # it cuts before a letter, of up to 4 bytes
+    """The full tag of an error, which C cuts to 47 bytes: the only name that begins with it."""
+    if len(tag.encode()) < _c.Error.tag.size - 4:  # C cuts before a character, of up to 4 bytes
         return tag
     found = {name for name in names if name.startswith(tag)}
     return found.pop() if len(found) == 1 else tag
 
 
 def handles_of(objects: Sequence[Any], attribute: str) -> Any:
-    """C array of streams or events, each a number or an object of torch.cuda."""
+    """A C array of streams or events, each given as a number or as an object of torch.cuda."""
     return (ctypes.c_void_p * len(objects))(*(getattr(each, attribute, each) for each in objects))
 
 
-_MOST_SECONDS = 1.8e10  # 2^64 ns, 584 years, are a little more
+_MOST_SECONDS = 1.8e10  # slightly less than 2^64 ns, 584 years
 
 
 def nanoseconds(timeout: float | None) -> int:
-    """A timeout in seconds; None does not wait."""
+    """A timeout in seconds as nanoseconds. None, do not wait, becomes 0."""
     if timeout is None:
         return 0
     if not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
@@ -90,15 +90,15 @@ def _profile(struct: _c.Profile) -> Profile:
 
 
 def profile(name: Size) -> Profile:
-    """The simulated GPU of a name ("h200"), of a file that `reveille calibrate` wrote, or of a size.
+    """The profile of a name ("h200"), of a file that `reveille calibrate` wrote, or of a size.
 
-    That of a size ("80GiB") has the name "".
+    The profile of a size ("80GiB") has the name "".
     """
     return _profile(_find_profile(name))
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Every kind of GPU that can be simulated by name."""
+    """Every kind of GPU that you can simulate by name."""
     structs = []
     for index in range(_c.core().rvl_profile_count()):
         structs.append(_c.Profile())
@@ -119,7 +119,7 @@ def _as_list(devices: Devices) -> list[Size]:
 
 
 def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) -> _c.SimOptions:
-    """Options of simulated devices: each a profile's name, the file of one, or a size."""
+    """Options of simulated devices. Each device is a profile's name, a profile's file, or a size."""
     structs = [_find_profile(device) for device in _as_list(devices)]
     if devices is not None and not structs:
         raise InvalidArgument("devices is empty: leave it out for one h200")
@@ -136,7 +136,7 @@ def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) ->
 def cuda_options(
     devices: Devices, host_keep: str | int, host_ahead: bool, host_pageable: bool
 ) -> _c.CudaOptions:
-    """Options of real devices: CUDA ordinals, and what becomes of host memory."""
+    """Options of real devices: CUDA ordinals, and how host memory is kept."""
     ordinals = []
     for device in _as_list(devices):
         if isinstance(device, str):
