@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Build backend of this folder: scikit-build-core, run at the root of the repository.
+"""Build backend of this folder: runs scikit-build-core at the root of the repository.
 
-The package needs the C sources, which lie outside this folder, so there is one description of it,
-in pyproject.toml at the root. Every hook of PEP 517 goes there.
+The package needs the C sources, which are outside this folder. So its only description is
+pyproject.toml at the root, and every PEP 517 hook runs there.
 """
 
 import os

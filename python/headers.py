@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Makes reveille/_headers.py: the C headers as ctypes has them.
+"""Makes reveille/_headers.py: the C headers for ctypes.
 
-The compiler's preprocessor expands the headers. What is read then is C as our headers have it, and anything else is an
-error. Names get Python's spelling: rvl_tag_options is TagOptions, rvl_arrived_fn is ArrivedFunction, RVL_TAG_POISON is
-TAG_POISON. The values of an enum are constants, and BACKUP_NAMES has those of rvl_backup: ("none", "host", "disk").
+The compiler's preprocessor expands the headers. The parser accepts only the C that our headers use, and anything else
+is an error. Names get Python's spelling: rvl_tag_options becomes TagOptions, rvl_arrived_fn ArrivedFunction, and
+RVL_TAG_POISON TAG_POISON. The values of an enum become constants. BACKUP_NAMES lists those of rvl_backup: ("none",
+"host", "disk").
 
 usage: headers.py COMPILER OUTPUT INCLUDE_DIR... HEADER...    (headers as #include names them)
 """
@@ -31,7 +32,7 @@ class Sized(Structure):
         self.struct_size = sizeof(self)
 
 '''
-# Types by name, and what ctypes calls them. None: void, and structs that are known by name alone.
+# C types, and their names in ctypes. None: void, and structs that are only declared.
 TYPES: dict[str, str | None] = {"void": None, "_Bool": "c_bool", "unsigned": "c_uint"}
 TYPES |= {each: f"c_{each}" for each in ("char", "double", "int", "size_t")}
 TYPES |= {f"{each}_t": f"c_{each}" for each in ("int64", "uint8", "uint32", "uint64")}
@@ -44,7 +45,7 @@ TYPE = re.compile(r"(\w+)(\**)")
 
 
 def preprocess(compiler: str, folders: list[str], headers: list[str]) -> tuple[str, str]:
-    """The headers without directives, and their macros that are values: RVL_TAG_POISON as "M_RVL_TAG_POISON = 2u,"."""
+    """The headers without directives, and macros with a value, such as "M_RVL_TAG_POISON = 2u,"."""
     command = [compiler, "-E", "-P", "-std=c11", "-D__attribute__(x)=", *(f"-I{each}" for each in folders), "-xc", "-"]
 
     def run(text: str, *options: str) -> str:
@@ -63,12 +64,12 @@ def parse(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
 
 
 def value(text: str) -> Any:
-    """A constant, which Python writes as C does, without the suffixes of integers."""
+    """Evaluates a C constant as Python, after removing integer suffixes."""
     return eval(re.sub(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text))
 
 
 def kind(text: str) -> str | None:
-    """The ctypes type of a C type. What `const` does not protect is no Python string: c_void_p."""
+    """The ctypes type of a C type. A char pointer without `const` is c_void_p, not a Python string."""
     base, pointers = parse(TYPE, re.sub(r"\bconst\b| ", "", text))
     of = TYPES[base]
     for _ in pointers:
@@ -106,7 +107,7 @@ def struct(name: str, body: str) -> str:
 
 
 def enum(name: str, body: str) -> str:
-    """Constants; and of an enum that counts from 0 its words, without what all begin with and the count at the end."""
+    """The constants of an enum. If it counts from 0, also a list of its names, without their prefix and the count."""
     TYPES[name], numbers, last = "c_int", {}, -1
     for each in filter(None, re.split(r"\s*,\s*", body)):
         constant, _, given = each.partition("=")
@@ -121,7 +122,7 @@ def enum(name: str, body: str) -> str:
 
 
 def typedef(text: str) -> str:
-    """Takes a type up, and returns its declaration where it needs one."""
+    """Registers a type. Returns its Python declaration, or "" if it needs none."""
     what, name, body, other = parse(TYPEDEF, text)
     if what:
         return struct(name, body) if what == "struct" else enum(name, body)
@@ -134,7 +135,7 @@ def typedef(text: str) -> str:
 
 
 def module(text: str, values: str) -> str:
-    """The module of what preprocess() returns."""
+    """Makes the text of the module from the results of preprocess()."""
     text = re.sub(r"\s+", " ", text)
     parse(re.compile(f"(?:{STATEMENT.pattern})*"), text)
     types, prototypes = "", ""

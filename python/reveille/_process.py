@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Pause and resume in a process of PyTorch: regions, graphs, stages, backups as tensors.
+"""Pause and resume in a PyTorch process: regions, graphs, stages, backups as tensors.
 
-PyTorch's allocator takes segments from the hook library and slices them among tensors. A segment
-that was asked for under one tag must never serve another, so there is a memory pool for each tag,
-kind of backup and device. The calling thread's settings in the hook library say what a segment
-that PyTorch asks for becomes.
+PyTorch's allocator gets segments from the hook library and divides them among tensors. A segment
+that was allocated for one tag must never serve another. So there is a memory pool for each tag,
+kind of backup and device. The calling thread's settings in the hook library determine the tag and
+backup of a segment that PyTorch requests.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ TAG_MAX_BYTES = 255
 
 
 class _Settings(NamedTuple):
-    """What the hook library keeps for each thread."""
+    """The settings that the hook library keeps for each thread."""
 
     tag: bytes
     inside: bool
@@ -80,7 +80,7 @@ class _Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class HookStats:
-    """What regions use. devices: one entry a context; tags: summed over them."""
+    """What regions use. devices: one entry for each context; tags: summed over the contexts."""
 
     mode: str
     devices: tuple[DeviceStats, ...]
@@ -113,7 +113,7 @@ def _cuda_with_pools() -> Any:
 
 
 def tag_bytes(tag: str) -> bytes:
-    """A tag as C takes it."""
+    """Converts a tag for C, after checking its length."""
     name = name_bytes(tag, "a tag")
     if not 0 < len(name) <= TAG_MAX_BYTES:
         raise InvalidArgument(f"a tag must have 1 to {TAG_MAX_BYTES} bytes, not {len(name)}")
@@ -129,11 +129,11 @@ class Saver:
         self._pools: dict[tuple[str, str, str, int], Any] = {}
         self._open_regions: set[object] = set()  # of all threads
         self._open_graphs: set[object] = set()  # of all threads
-        self._used_up: list[Any] = []  # pools that go when no region is open
-        self._plain: bool | None = None  # whether expandable segments stay out of pools; untried
-        self._allocator: Any = None  # after the pools, so that it goes after them
+        self._used_up: list[Any] = []  # pools to drop when no region is open
+        self._plain: bool | None = None  # whether pools have no expandable segments; None: not tried
+        self._allocator: Any = None  # declared after the pools, so that it is dropped after them
         self._wakes = Wakes()
-        self._lock = threading.RLock()  # a region begins, or pools go: not both at once
+        self._lock = threading.RLock()  # no region may begin while pools are dropped
 
     # ---- The hook library ----
 
@@ -162,11 +162,11 @@ class Saver:
         return self._hook
 
     def contexts_in_use(self) -> Iterator[HookContext]:
-        """The contexts of the hook library, if it is in the process: opens none."""
+        """The contexts of the hook library, if it is in the process. Opens none."""
         return self.hook.contexts() if self.is_there else iter(())
 
     def tags(self) -> dict[str, TagStats]:
-        """Counters of each tag, over all contexts: opens none."""
+        """Counters of each tag, over all contexts. Opens none."""
         found: dict[str, TagStats] = {}
         for context in self.contexts_in_use():
             for name in context.tags:
@@ -176,7 +176,7 @@ class Saver:
 
     @property
     def is_there(self) -> bool:
-        """Whether the hook library is in the process: it was opened, or preloaded."""
+        """Whether the hook library is in the process, because it was opened or preloaded."""
         return self._hook is not None or (
             self._wanted != "torch" and _hooks.preloaded() is not None
         )
@@ -201,7 +201,7 @@ class Saver:
         return self._pools[key]
 
     def _refuse_expandable_segments(self) -> None:
-        """Where they are on, unless PyTorch leaves them out of pools with an allocator."""
+        """Raises if they are on, unless PyTorch does not use them in pools with an allocator."""
         variable = _expandable_by()
         if variable is None or (self.hook.mode == "torch" and self._pools_are_plain()):
             return
@@ -212,7 +212,7 @@ class Saver:
         )
 
     def _pools_are_plain(self) -> bool:
-        """Whether a pool with our allocator has segments that are not expandable. Tried once."""
+        """Whether segments of a pool with our allocator are not expandable. Tries it once."""
         if self._plain is None:
             torch = _torch()
             with self._open_region(), self._passing_pool(self._new_pool()):
@@ -258,10 +258,11 @@ class Saver:
     def region(
         self, tag: str, backup: str = "none", kind: str | None = None, *, own_pool: bool = False
     ) -> contextlib.AbstractContextManager[None]:
-        """What is allocated within the block, on the current device, has the tag.
+        """Gives the tag to allocations within the block, on the current device.
 
-        own_pool: the block has a pool that goes with it. PyTorch gives back freed segments of a
-        pool once the pool is gone: those at the end of the block, and others at empty_cache().
+        own_pool: use a new pool for the block, and drop it afterwards. PyTorch releases freed
+        segments of a pool once the pool is dropped: some at the end of the block, the others at
+        empty_cache().
         """
         _check_settings(tag, backup, kind)
         return self._region(tag, backup, kind, own_pool)
@@ -281,7 +282,7 @@ class Saver:
 
     @scope
     def _passing_pool(self, pool: Any) -> Iterator[None]:
-        """Uses a pool that goes after the block, or once no region is open."""
+        """Uses a pool that is dropped after the block, or once no region is open."""
         try:
             with _cuda_with_pools().use_mem_pool(pool):
                 yield
@@ -293,7 +294,10 @@ class Saver:
 
     @scope
     def _open_region(self) -> Iterator[None]:
-        """PyTorch ends the process if a pool goes while another is in use: the last one clears."""
+        """Counts an open region. The last one drops the pools.
+
+        PyTorch ends the process if a pool is dropped while another is in use.
+        """
         region = object()
         try:
             with self._lock:
@@ -335,7 +339,7 @@ class Saver:
             self._open_graphs.discard(graph)
 
     def _graph_pool(self, settings: _Settings, given: Any) -> Any:
-        """In torch mode a graph's memory is ours only if it comes from a pool of ours."""
+        """The pool of a graph in torch mode, where only pools of ours can be paused."""
         ours = [pool.id for pool in list(self._pools.values())]
         if given is not None:
             handle = getattr(given, "id", given)
@@ -354,7 +358,7 @@ class Saver:
     def graph_pool(
         self, tag: str, backup: str = "none"
     ) -> contextlib.AbstractContextManager[tuple[int, int]]:
-        """Captures within the block that go to the pool of this id have the tag."""
+        """Gives the tag to captures within the block that use the pool with the yielded id."""
         _check_settings(tag, backup, None)
         return self._capturing(tag, backup)
 
@@ -366,7 +370,7 @@ class Saver:
             yield pool.id
 
     def release_graph_pool(self, tag: str) -> None:
-        """Drops the pools of a tag's graphs. Their memory goes with the last graph of each."""
+        """Drops the pools of a tag's graphs. Each pool's memory is freed with its last graph."""
         with self._lock:
             for key in [key for key in self._pools if key[0] == tag and key[1].startswith("graph ")]:
                 self._used_up.append(self._pools.pop(key))
@@ -375,7 +379,7 @@ class Saver:
 
     @scope
     def disable(self) -> Iterator[None]:
-        """Within a region: what is allocated in the block is ordinary memory."""
+        """Within a region: allocations in the block are ordinary memory."""
         settings = self._settings()
         if not settings.inside:
             raise InvalidState("disable() is for code within a region, and this thread is in none")
@@ -387,16 +391,17 @@ class Saver:
     # ---- Pausing and resuming ----
 
     def refuse_capture(self, what: str) -> None:
-        """Only the preload library sees captures by itself, those of all threads.
+        """Raises Busy during a capture, as far as this module can see captures.
 
-        A process that sleeps is refused here too: CUDA would not answer before it wakes.
+        Only the preload library itself sees captures, in all threads. Raises InvalidState if the
+        process sleeps, since CUDA calls would not return before it wakes.
         """
         self.refuse_asleep(what)
         if self._open_graphs or _current_stream_is_captured():
             raise Busy(f"a stream is being captured: end the capture before {what}()")
 
     def refuse_asleep(self, what: str) -> None:
-        """Only where the C library is in use: this opens none."""
+        """Raises InvalidState if the process sleeps. Does not open the C library."""
         if _c.opened_core_is_asleep():
             raise InvalidState(f"the process is asleep: call wake() before {what}()")
 
@@ -420,10 +425,11 @@ class Saver:
         timeout: float,
         replicas: Replicas = False,
     ) -> Links | None:
-        """As pause() or resume(), on all ranks of a group or on none; all tags in one move.
+        """Like pause() or resume(), on all ranks of a group or none; all tags in one transition.
 
-        Communicators move when all ranks have prepared the rest: callbacks that deregister memory
-        run before they are paused, and those that register it again after they are resumed.
+        Communicators move once all ranks have prepared the rest. So callbacks that deregister
+        memory run before communicators are paused, and callbacks that register it run after they
+        are resumed.
         """
         job = job_of(group)
         sharing = sharing_of(replicas, group, job)
@@ -444,7 +450,7 @@ class Saver:
     def prepare(
         self, function: str, tags: Sequence[str], prepared: list[Move], **options: Any
     ) -> None:
-        """Prepares a move of the tags, or of all, in every context that has one of them."""
+        """Prepares a transition of the tags, or of all tags, in every context that has one of them."""
         self._require(tags)
         forecast = self.fits(tags) if function == "resume" else None
         if forecast is not None and not forecast:
@@ -498,9 +504,9 @@ class Saver:
         *,
         ignore: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Pauses the tags, or all regions if you name none. What you ignore is no failure."""
+        """Pauses the tags, or all regions if you name none. Suppresses exceptions in ignore."""
         with self.watched("pause", tags), contextlib.suppress(*ignore):
-            if TAG in tags:  # refused before a region moves
+            if TAG in tags:  # so that it is refused before a region is paused
                 self.refuse_capture("pause")
                 COMMUNICATORS.require()
             if _regions(tags) or not tags:
@@ -515,7 +521,7 @@ class Saver:
         *,
         ignore: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Resumes the tags. Checks that several fit together before it moves the first."""
+        """Resumes the tags. With several tags, first checks that they fit together."""
         with self.watched("resume", tags), contextlib.suppress(*ignore):
             if len(tags) > 1 or TAG in tags:
                 forecast = self.fits(tags)
@@ -527,20 +533,20 @@ class Saver:
                 self._move("resume", _regions(tags))
 
     def _move_communicators(self, function: str, timeout: float) -> None:
-        """All or none of this process. The other ranks call it for themselves."""
+        """Moves all communicators of this process or none. Other ranks make their own call."""
         self.refuse_capture(function)
         movement = COMMUNICATORS.begin(function, seconds(timeout))
         try:
             movement.start()
             movement.wait()
         except BaseException:
-            with contextlib.suppress(ReveilleError):  # what is raised says what stays
+            with contextlib.suppress(ReveilleError):  # the exception that is raised describes the state
                 movement.abort()
             raise
         movement.commit()
 
     def start_resume(self, tags: Sequence[str], order: Any, timeout: float) -> Wake:
-        """As resume(), and returns while contents are on their way."""
+        """Like resume(), but returns while contents are still being copied."""
         self.refuse_capture("resume")
         self._require(tags)
         forecast = self.fits(tags)
@@ -560,9 +566,10 @@ class Saver:
         return self._wake(tags, begin)
 
     def start_together(self, tags: Sequence[str], order: Any, group: Group, timeout: float) -> Wake:
-        """As start_resume(), on all ranks of a group or on none.
+        """Like start_resume(), on all ranks of a group or on none.
 
-        Contents come once all have their memory, and their communicators if those are named.
+        Contents are copied once all ranks have their memory, and their communicators if "nccl" is
+        named.
         """
         job = job_of(group)
 
@@ -578,7 +585,7 @@ class Saver:
         return self._wake(tags, begin)
 
     def _wake(self, tags: Sequence[str], begin: Callable[[Wake], None]) -> Wake:
-        """One with the parts that begin() starts. If that raises, they come to their end first."""
+        """A Wake with the parts that begin() starts. If begin() raises, waits for them first."""
         wake = Wake([], MOVES.start("resume", tags, lambda: self._reading(tags)))
         try:
             begin(wake)
@@ -588,7 +595,7 @@ class Saver:
         return self._wakes.add(wake)
 
     def ready(self, tensor: Any) -> bool:
-        """Whether a tensor can be used. What no region holds can."""
+        """Whether a tensor can be used. True for memory outside of regions."""
         address = address_of(tensor)
         for context in self.contexts_in_use():
             with contextlib.suppress(NotFound):
@@ -596,7 +603,7 @@ class Saver:
         return True
 
     def wait(self, tensor: Any, timeout: float | None) -> None:
-        """Waits for a tensor; without one, for all that was started."""
+        """Waits for a tensor; without one, for every started resume."""
         nanoseconds(timeout)
         if tensor is None:
             if timeout is not None:
@@ -609,7 +616,7 @@ class Saver:
                 return await_arrival(context._handle, address, timeout)
 
     def fits(self, tags: Sequence[str], order: Iterable[Any] = ()) -> Forecast:
-        """Forecast of the device with the least room, over all contexts there."""
+        """The forecast for the device with the least room, over all its contexts."""
         addresses = addresses_of(order)
         for tag in tags:
             tag_bytes(tag)
@@ -637,7 +644,7 @@ class Saver:
     # ---- Backups ----
 
     def backup(self, tensor: Any, zero_copy: bool = False) -> Any:
-        """The host backup of a tensor as a tensor of the CPU, None if there is none."""
+        """The host backup of a tensor as a CPU tensor, or None if there is none."""
         torch = _torch()
         if not hasattr(tensor, "data_ptr"):
             raise InvalidArgument(f"a backup is that of a tensor, not of {tensor!r}")
@@ -683,7 +690,7 @@ class Saver:
         return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
 
     def set_disk_directory(self, directory: Path) -> None:
-        """Where backups on disk are made from now on."""
+        """Sets the directory for disk backups from now on."""
         name = path_bytes(directory, "the folder of backups")
         try:
             os.makedirs(name, exist_ok=True)
@@ -696,7 +703,7 @@ class Saver:
         self.hook.library.tms_set_disk_backup_dir(name)
 
     def record(self, path: Path) -> contextlib.AbstractContextManager[None]:
-        """Records what regions do; each further context into a file with its number."""
+        """Records what regions do. Each further context gets its own file with a number."""
         return self._record(FilePath(os.fsdecode(path_bytes(path, "the file of a recording"))))
 
     @scope
@@ -714,7 +721,7 @@ class Saver:
 
 
 def _expandable_by() -> str | None:
-    """The variable that turns PyTorch's expandable segments on; None: they are off."""
+    """The variable that turns PyTorch's expandable segments on. None if they are off."""
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         setting = os.environ.get(variable, "").replace(" ", "").lower()
         if "expandable_segments:true" in setting and _expandable_now() is not False:
@@ -723,7 +730,7 @@ def _expandable_by() -> str | None:
 
 
 def _is_expandable(address: int) -> bool:
-    """Whether it lies in an expandable segment, which PyTorch maps by itself."""
+    """Whether an address is in an expandable segment, which PyTorch maps itself."""
     return any(
         each["is_expandable"]
         for each in _torch().cuda.memory_snapshot()
@@ -732,12 +739,12 @@ def _is_expandable(address: int) -> bool:
 
 
 def _regions(tags: Sequence[str]) -> list[str]:
-    """The tags without that of communicators."""
+    """The tags without "nccl"."""
     return [tag for tag in tags if tag != TAG]
 
 
 def _expandable_now() -> bool | None:
-    """What PyTorch's allocator has now: a program may turn it off for a block. None: unknown."""
+    """The allocator's current setting, which a program may change for a block. None: unknown."""
     try:
         return bool(_torch().cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
     except (AttributeError, KeyError):
@@ -763,7 +770,7 @@ def _current_stream_is_captured() -> bool:
 
 
 def _together(function: str, tags: Sequence[str], timeout: float) -> Together | None:
-    """What ranks do together when all have prepared the rest: they move their communicators."""
+    """The work that ranks do together once all have prepared the rest: move communicators."""
 
     def together(prepared: list[Move], meeting: Meeting) -> None:
         COMMUNICATORS.begin(function, timeout).together(prepared, meeting)
@@ -807,11 +814,11 @@ SAVER = Saver()
 
 
 def region(tag: str, backup: str = "none") -> contextlib.AbstractContextManager[None]:
-    """PyTorch's allocations on this thread within the ``with`` block can be paused by the tag.
+    """Tags PyTorch's allocations on this thread within the ``with`` block.
 
     Args:
-        tag: what pause() and resume() call it
-        backup: what keeps its content while paused: "none", "host" or "disk"
+        tag: the name for pause() and resume()
+        backup: where the content is kept while paused: "none", "host" or "disk"
     """
     return SAVER.region(tag, backup)
 
@@ -831,7 +838,7 @@ def cuda_graph(
 
 
 def disable() -> contextlib.AbstractContextManager[None]:
-    """Within a region: what is allocated in the ``with`` block is ordinary memory again."""
+    """Within a region: allocations in the ``with`` block are ordinary memory again."""
     return SAVER.disable()
 
 
@@ -841,15 +848,15 @@ def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_T
     Waits for the devices. Raises NotFound for a tag that no region ever had; then nothing has
     changed. Raises Busy while the stream is being captured. Each tag is a transaction.
 
-    The tag "nccl" is the memory of NCCL's communicators. Every rank of them makes the call. It must
-    be named: regions alone are what a call without tags pauses. Raises NotSupported if NCCL is
-    older than 2.29.7; then nothing has changed.
+    The tag "nccl" is the memory of NCCL's communicators. Every rank of a communicator must make the
+    call. You must name this tag: a call without tags pauses only regions. Raises NotSupported if
+    NCCL is older than 2.29.7; then nothing has changed.
 
     Args:
         group: a process group of torch.distributed or a Job: all its ranks pause all the tags, or
             none does and all raise JobAborted
-        group_timeout: seconds for all ranks to prepare; then none pauses. So long "nccl" waits for
-            the other ranks, also without a group
+        group_timeout: seconds for all ranks to prepare; after that no rank pauses. "nccl" waits
+            this long for the other ranks even without a group
     """
     if group is None:
         SAVER.pause(tags, group_timeout)
@@ -868,19 +875,19 @@ def resume(
     """Resumes the tags at their old addresses, or all regions if you name none.
 
     Raises OutOfDeviceMemory with the bytes that are needed and free. Nothing is lost: free some
-    memory and call it again. With several tags, checks first that they fit together. A group works
+    memory and call it again. With several tags, first checks that they fit together. A group works
     as in pause().
 
     Args:
-        replicas: the ranks of the group hold the same content in the same regions: each restores a
+        replicas: the ranks of the group hold the same content in the same regions. Each restores a
             part of it over its own link, and gets the rest from the others, compared with its own
-            backup. Restores alone what they do not bring. True exchanges by the process group;
-            or give an Exchange. Answers Links, which says what came from where
-        wait: False returns while contents are on their way, one after the other, and answers a
-            Wake: ready() and wait() say of each tensor when it has arrived. With a group all ranks
-            have their memory then, or none does; each rank's contents arrive by themselves
-        order: with wait=False, tensors or addresses in the order in which you use them first, such
-            as model.parameters(); the rest follows in the order in which it was allocated
+            backup. It restores what the others do not send. True exchanges through the process
+            group; or give an Exchange. Returns Links, which say how much came from where
+        wait: False returns a Wake while contents are still being copied, one after the other:
+            ready() and wait() tell when each tensor has arrived. With a group, either all ranks
+            have their memory then, or none does; each rank's contents arrive independently
+        order: with wait=False, tensors or addresses in the order in which you first use them, such
+            as model.parameters(); others follow in the order in which they were allocated
     """
     addresses = order_of(order, wait)
     if group is None or not wait:
@@ -896,21 +903,21 @@ def resume(
 
 
 def ready(tensor: Any) -> bool:
-    """Whether a tensor can be used, or is still on its way after resume(..., wait=False).
+    """Whether a tensor can be used. False while resume(..., wait=False) is still restoring it.
 
-    A tensor that no region holds is ready. Raises InvalidState if it is paused and no resume is
-    bringing it.
+    A tensor outside of regions is ready. Raises InvalidState if the tensor is paused and no resume
+    is restoring it.
     """
     return SAVER.ready(tensor)
 
 
 def wait(tensor: Any = None, timeout: float | None = None) -> None:
-    """Waits until a tensor can be used; without one, for all that resume(..., wait=False) began.
+    """Waits until a tensor can be used; without one, for every resume(..., wait=False).
 
-    What has arrived can be used on every stream, and graphs on it can be replayed. Raises
-    InvalidState if the tensor is paused and no resume is bringing it, TimedOut after a timeout in
-    seconds, and without a tensor what kept something from arriving. What had arrived stays; the
-    rest is paused, and a second resume() goes on with it.
+    You can use a tensor that has arrived on every stream, and replay graphs that use it. Raises
+    InvalidState if the tensor is paused and no resume is restoring it, and TimedOut after a timeout
+    in seconds. Without a tensor, raises the reason why something did not arrive. What had arrived
+    stays. The rest is paused, and a second resume() continues with it.
     """
     SAVER.wait(tensor, timeout)
 
@@ -934,8 +941,8 @@ def fits(
     """Whether resume() with these tags would fit now, and by how much. Changes nothing.
 
     Args:
-        order: tensors or addresses in the order in which they are restored, as that of resume().
-            It changes time_ns, which is that of a resume that waits for all
+        order: tensors or addresses in the order in which they are restored, as in resume(). It
+            affects time_ns, which is the time of a resume that waits for everything
         group, group_timeout: whether it would fit on every rank, each in its own order
     """
     own = functools.partial(SAVER.fits, tags, order)
@@ -945,24 +952,24 @@ def fits(
 
 
 def communicators() -> tuple[Communicator, ...]:
-    """The communicators of NCCL in this process that the tag "nccl" moves.
+    """The NCCL communicators in this process that the tag "nccl" pauses and resumes.
 
-    Those of PyTorch's process groups are known by themselves once they were used.
+    Those of PyTorch's process groups are known automatically once they have been used.
     """
     return COMMUNICATORS.all()
 
 
 def add_communicator(pointer: int) -> None:
-    """Lets the tag "nccl" move a communicator that the program has made by itself.
+    """Adds a communicator that the program has created itself to the tag "nccl".
 
     Args:
-        pointer: the ncclComm_t, as a number. Remove it before you destroy it
+        pointer: the ncclComm_t, as a number. Remove it before you destroy the communicator
     """
     COMMUNICATORS.add(pointer)
 
 
 def remove_communicator(pointer: int) -> None:
-    """The tag "nccl" no longer moves this communicator, which add_communicator() has named."""
+    """Removes a communicator from the tag "nccl" that add_communicator() has added."""
     COMMUNICATORS.remove(pointer)
 
 
@@ -983,8 +990,9 @@ def backup_of(tensor: Any) -> Any:
 def stage(name: str) -> contextlib.AbstractContextManager[None]:
     """Begins a stage: under `reveille run` and `record`, in stats(), and in PyTorch's history.
 
-    It ends where this thread begins the next. As a ``with`` block it ends with the block, and
-    stages within it are within it: its peak is also theirs. In stats() there is one at a time.
+    The stage ends when this thread begins the next one. As a ``with`` block it ends with the block.
+    Such stages nest: the peak of the outer stage includes those of inner ones. In stats() there is
+    one stage at a time.
     """
     return SAVER.stage(name_bytes(name, "a stage"))
 
@@ -997,8 +1005,8 @@ def step() -> None:
 def record(path: Path) -> contextlib.AbstractContextManager[None]:
     """Records what regions do within the ``with`` block, as a trace for replay().
 
-    On the current device, and on those that regions have used by then. All that the program
-    allocates is recorded by `reveille record`.
+    Records the current device, and the devices that regions have used so far. `reveille record`
+    records everything that the program allocates.
     """
     return SAVER.record(path)
 
@@ -1009,15 +1017,15 @@ def stats() -> HookStats:
 
 
 def contexts() -> tuple[HookContext, ...]:
-    """The contexts that regions allocate in: one for each device, and another for its disk backups."""
+    """The contexts that regions allocate in: one for each device, and one for its disk backups."""
     return tuple(SAVER.hook.contexts())
 
 
 def set_disk_directory(directory: Path) -> None:
-    """Where backups on disk are made from now on; it is made if it is missing."""
+    """Sets the directory for disk backups from now on. Creates it if it is missing."""
     SAVER.set_disk_directory(directory)
 
 
 def hook_mode() -> str:
-    """ "preload" or "torch": how Reveille is in this process."""
+    """ "preload" or "torch": how this process uses the hook library."""
     return SAVER.hook.mode

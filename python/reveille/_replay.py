@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Replay of traces: what `reveille replay` does, from Python."""
+"""Replay of traces: `reveille replay` in Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Path = Union[str, bytes, "os.PathLike[Any]"]
 
 
 class _Headroom(NamedTuple):
-    """As C takes it. flag 0: the usual one."""
+    """A headroom for C. flag 0: the default headroom."""
 
     flag: int = 0
     size: int = 0
@@ -34,7 +34,7 @@ class _Headroom(NamedTuple):
 
 
 def headroom_of(given: Size | None) -> _Headroom:
-    """Of a size, or of a part of each device: "5%"."""
+    """The headroom given as a size, or as a part of each device: "5%"."""
     if given is None:
         return _Headroom()
     if not isinstance(given, str) or not given.endswith("%"):
@@ -80,13 +80,13 @@ def _options(
 
 
 class _Finished:
-    """A replay that has run: what can be read of it."""
+    """The results of a finished replay."""
 
     def __init__(self, handle: _c.Owned) -> None:
         self._handle = handle
 
     def _call(self, what: str, *arguments: Any) -> None:
-        """Fills the last arguments. ctypes takes their addresses by the declared types."""
+        """Calls a function that fills in its last arguments. ctypes passes their addresses."""
         check(getattr(_c.replay(), f"rvl_replay_{what}")(self._handle, *arguments))
 
     def _holders(self, index: int, stage: int) -> tuple[Holder, ...]:
@@ -96,7 +96,7 @@ class _Finished:
         return tuple(holder_of(each) for each in _c.elements(_c.Holder, fill))
 
     def _pair(self, what: str, index: int, stage: int) -> tuple[int | None, int | None]:
-        """The two numbers of a stage, None if there are none."""
+        """Two numbers of a stage. Both are None if the stage has none."""
         one, other = ctypes.c_uint64(), ctypes.c_uint64()
         try:
             self._call(what, index, stage, one, other)
@@ -156,7 +156,7 @@ class _Finished:
         return _c.some_text(ctypes.string_at(string))
 
     def result(self) -> Replay:
-        """All of it."""
+        """All results."""
         library, skipped = _c.replay(), ctypes.c_uint64()
         devices = range(library.rvl_replay_device_count(self._handle))
         return Replay(
@@ -183,7 +183,7 @@ def _oom(struct: _c.ReplayDevice, stages: Sequence[ReplayStage]) -> ReplayOom | 
 
 
 def _files(paths: Any) -> list[bytes]:
-    """The traces' names for C."""
+    """The names of the traces, for C."""
     try:
         alone = isinstance(paths, (str, bytes, os.PathLike))
         files = [os.fsencode(path) for path in ([paths] if alone else paths)]
@@ -213,16 +213,16 @@ def replay(
         wake: "staged": resume where the trace does; "together": resume everything at the first
             resume of a step
         budgets: upper bounds on the peaks of stages, by the name they were marked with
-        partial: read a trace that is cut off up to its last whole line
-        conductor: process that marks stages and steps; None: each process marks its own stages, and
-            the first that marks the steps
-        backend: what replays
-        headroom: what is to be left of each device, as a part ("5%"), a size or 0: with less the
-            verdict is "tight"; None: 3 %
+        partial: read a truncated trace up to its last whole line
+        conductor: the process that marks stages and steps; None: each process marks its own stages,
+            and the first process that marks steps marks the steps
+        backend: the backend that replays
+        headroom: the memory that should stay free on each device: a part ("5%"), a size or 0. With
+            less, the verdict is "tight"; None: 3 %
 
     Raises:
-        CorruptTrace: with file, line and column; InputOutputError, InvalidArgument, ... .
-        A trace that does not fit is not an error: ask the result.
+        CorruptTrace: with file, line and column. InputOutputError, InvalidArgument, ... .
+        A trace that does not fit is not an error: check the result.
     """
     files = _files(paths)
     options = _options(device, wake, budgets or {}, partial, conductor, backend, headroom)

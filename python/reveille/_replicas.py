@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Wake at N links: ranks that hold the same each restore a part, and get the rest from each other.
+"""Wake at N links: ranks with the same content restore a part each, and exchange the rest.
 
-Every rank prepares a resume in parts (include/reveille/parts.h). Then all say through the job's
-store which pieces they have, with the digests of their backups, and where they are. Each computes
-from that what it sends and receives. An exchange brings it step by step: the pieces of one step go
-from rank to rank while those of the next are still on the links to the host. What arrived is
-compared with this rank's own backup, and the rest is restored from there, before the ranks vote to
-commit. So a neighbour that is late, wrong or out of reach costs time and nothing else.
+Every rank prepares a resume in parts (include/reveille/parts.h). Then all ranks share, through the
+job's store, which pieces they have, the digests of their backups, and where they are. From that
+each rank computes what it sends and receives. An exchange transfers the pieces step by step: the
+pieces of one step go from rank to rank while those of the next are still on the links to the host.
+Content that arrives is compared with this rank's own backup. Everything else is restored from that
+backup before the ranks vote to commit. So a rank that is late, sends wrong content or is out of
+reach costs only time.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from ._sizes import format_size
 from .errors import InvalidArgument, NotSupported, ReveilleError, TimedOut
 
 LOGGER = logging.getLogger("reveille")
-# Between two looks at an exchange: an eighth of what it took so far, so that a step of 2 ms ends a quarter of a
-# millisecond late at most.
+# Between two checks of an exchange we wait an eighth of its time so far. So the end of a 2 ms step
+# is noticed a quarter of a millisecond late at most.
 FIRST_WAIT_S = 0.0001
 SHARE_OF_WAIT = 0.125
 LONGEST_WAIT_S = 0.01
-# Of the time that is left, what the exchange may take: restoring alone needs the rest.
+# The share of the remaining time that the exchange may take. Restoring alone needs the rest.
 SHARE_OF_TIME = 0.5
-# What each rank sends in one step, at most, and at least a piece. Five milliseconds of a link of
-# 55 GB/s: longer than Python takes for a step, and short as the last one, which overlaps nothing.
+# The most that each rank sends in one step, but at least one piece. On a link of 55 GB/s it takes
+# five milliseconds: longer than Python's overhead for a step, and still short for the last step,
+# which overlaps with nothing.
 STEP_BYTES = 256 << 20
 
 
@@ -50,23 +52,23 @@ class Transfer(NamedTuple):
 
 
 class Exchange(Protocol):
-    """What brings pieces from rank to rank. Give your own as ``replicas=``.
+    """Transfers pieces from rank to rank. You can give your own as ``replicas=``.
 
-    It may have ``give_up()``, too: called once where this rank cannot restore what it is to send,
-    so that what the ranks share is ended here as it is on those that wait in vain.
+    It may also have ``give_up()``, which is called once if this rank cannot restore a piece that it
+    should send. It should end what the ranks share, as the ranks that wait in vain do.
     """
 
     def place(self) -> Any:
-        """Where this rank is, as JSON has it. Raises NotSupported if it cannot exchange."""
+        """Where this rank is, as a JSON value. Raises NotSupported if it cannot exchange."""
 
     def apart(self, own: Any, other: Any) -> str:
         """Why two places cannot reach each other; "" if they can. Own and other may be swapped."""
 
     def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
-        """Does all of them, in this order for each pair of ranks. Early in vain if stop() says so.
+        """Makes all transfers, in this order for each pair of ranks. Gives up if stop() is true.
 
-        Called several times for one resume, with some of the transfers each time. Raises what kept
-        it from that. When it returns or raises, nothing writes to this rank's memory any more.
+        Called several times for one resume, with some of the transfers each time. Raises the reason
+        of a failure. Once it returns or raises, nothing may write to this rank's memory any more.
         """
 
 
@@ -75,13 +77,14 @@ Replicas = Union[bool, Exchange]
 
 @dataclass(frozen=True)
 class Links:
-    """What ``resume(..., replicas=...)`` answers on each rank.
+    """The result of ``resume(..., replicas=...)`` on each rank.
 
     Attributes:
-        restored_bytes: content from this rank's own backup, of what has digests
+        restored_bytes: content from this rank's own backup, of content that has digests
         filled_bytes: content from other ranks
-        wrong_bytes: of what others sent, what did not arrive or was wrong; restored here instead
-        alone: why nothing came from others; "" if something did
+        wrong_bytes: content from other ranks that did not arrive or was wrong, and that was
+            restored here instead
+        alone: why nothing came from other ranks; "" if something did
     """
 
     restored_bytes: int
@@ -98,7 +101,7 @@ class Links:
 
 
 class _Own(NamedTuple):
-    """A piece of this rank: of which prepared resume, and which of its pieces."""
+    """A piece of this rank: its prepared resume, and its number there."""
 
     prepared: Prepared
     number: int
@@ -106,14 +109,14 @@ class _Own(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """A transfer, and which of the listed pieces it brings."""
+    """A transfer, and the number of the listed piece that it transfers."""
 
     number: int
     transfer: Transfer
 
 
 class Sharing:
-    """One resume that is shared by the ranks of a job. Its together() is what Job.move() takes."""
+    """One resume that the ranks of a job share. Pass its together() to Job.move()."""
 
     def __init__(self, job: Job, exchange: Exchange) -> None:
         self._job = job
@@ -121,18 +124,18 @@ class Sharing:
         self.links = Links(0, 0, 0, "")
 
     def ask(self, options: _c.ResumeOptions) -> _c.ResumeOptions:
-        """The options of a resume of which this rank restores its part."""
+        """Sets the options of a resume of which this rank restores one part."""
         options.flags |= _c.RESUME_BY_PIECES
         options.part_index, options.part_count = self._job.rank, self._job.world_size
         return options
 
     def together(self, moves: Sequence[Move], meeting: Meeting) -> None:
-        """Exchanges and fills. Raises only what keeps this rank's own backup from coming back."""
+        """Exchanges and fills. Raises only if this rank's own backup cannot be restored."""
         meeting.arrive()
         prepared = [each for each in moves if isinstance(each, Prepared)]
         own = [_Own(each, i, piece) for each in prepared for i, piece in enumerate(each.pieces())]
         said = meeting.share(json.dumps(self._say(own)))
-        if not said:  # a rank has refused: there is nothing to do
+        if not said:  # a rank has refused
             return
         planned, alone = self._plan(own, [json.loads(each) for each in said])
         expected = [own[each.number] for each in planned if not each.transfer.sending]
@@ -149,7 +152,7 @@ class Sharing:
         return {"place": place, "why": why, "pieces": pieces}
 
     def _apart(self, own: dict[str, Any], other: dict[str, Any]) -> str:
-        """Why two ranks bring each other nothing."""
+        """Why two ranks cannot exchange content; "" if they can."""
         if own["why"] or other["why"]:
             return str(own["why"] or other["why"])
         if [piece[:2] for piece in own["pieces"]] != [piece[:2] for piece in other["pieces"]]:
@@ -160,7 +163,7 @@ class Sharing:
     def _plan(
         self, own: Sequence[_Own], said: Sequence[dict[str, Any]]
     ) -> tuple[list[_Planned], str]:
-        """The transfers of this rank; and why there are none."""
+        """The transfers of this rank, and the reason if there are none."""
         rank = self._job.rank
         found: list[_Planned] = []
         apart = {r: self._apart(said[rank], each) for r, each in enumerate(said) if r != rank}
@@ -179,12 +182,12 @@ class Sharing:
         return [], named[0] if named else "no other rank holds the same content"
 
     def _run(self, own: Sequence[_Own], planned: Sequence[_Planned], meeting: Meeting) -> str:
-        """Why the exchange failed, if it did."""
+        """Runs the exchange. Returns why it failed; "" if it did not."""
         if not planned:
             return ""
         try:
             self._run_steps(own, planned, meeting)
-        except Exception as error:  # whatever it was: this rank has its own backup
+        except Exception as error:  # any failure: this rank has its own backup
             meeting.tell_broken()
             return f"the exchange failed: {type(error).__name__}: {error}"
         return ""
@@ -192,7 +195,7 @@ class Sharing:
     def _run_steps(
         self, own: Sequence[_Own], planned: Sequence[_Planned], meeting: Meeting
     ) -> None:
-        """While the pieces of a step are exchanged, those of the next are on this rank's link."""
+        """Exchanges the pieces of a step while those of the next are on this rank's link."""
         end = time.monotonic() + meeting.time_left() * SHARE_OF_TIME
         for step in _steps(own):
             self._load([own[i] for i in step if own[i].piece.part == self._job.rank])
@@ -203,18 +206,18 @@ class Sharing:
                 self._exchange.run(transfers, left_s, lambda: meeting.is_broken())
 
     def _load(self, wanted: Sequence[_Own]) -> None:
-        """Until these pieces of this rank's part are there: they come in the order of the list."""
+        """Waits until these pieces of this rank's part are loaded, in the order of the list."""
         try:
             for each in wanted:
                 while each.prepared.load_next() < each.number:
                     pass
-        except ReveilleError:  # the others wait for what does not come
+        except ReveilleError:  # the others would wait in vain
             getattr(self._exchange, "give_up", lambda: None)()
             raise
 
     @staticmethod
     def _fill(prepared: Sequence[Prepared], own: Sequence[_Own], expected: Sequence[_Own]) -> None:
-        """Also what a failed exchange may have brought is looked at: it is compared."""
+        """Fills the expected pieces. Also compares those that a failed exchange may have sent."""
         wanted = {(id(each.prepared), each.number) for each in expected}
         for one in prepared:
             one.fill([(id(one), o.number) in wanted for o in own if o.prepared is one])
@@ -238,7 +241,7 @@ class Sharing:
 def sharing_of(
     replicas: Replicas, group: Group | None, job: Job | None, wait: bool = True
 ) -> Sharing | None:
-    """What ``replicas=`` asks for. Raises InvalidArgument without a group, or with wait=False."""
+    """The Sharing for ``replicas=``. Raises InvalidArgument without a group or with wait=False."""
     if replicas is False:
         return None
     if not wait:
@@ -267,7 +270,7 @@ def sharing_of(
 
 
 def _steps(own: Sequence[_Own]) -> list[list[int]]:
-    """The numbers of the pieces of each step. Ranks with the same pieces have the same steps."""
+    """The piece numbers of each step. Ranks with the same pieces have the same steps."""
     numbers: dict[int, list[int]] = {}
     of_part: dict[int, int] = {}
     for i, each in enumerate(own):
@@ -291,10 +294,10 @@ def _transfer(own: _Own, peer: int, sending: bool) -> Transfer:
 
 
 class TorchExchange:
-    """By the sends and receives of a process group: NCCL between GPUs, gloo in host memory.
+    """Exchanges by a process group's sends and receives: NCCL between GPUs, gloo in host memory.
 
-    Ranks must be on one machine, and their GPUs reach each other. Where NCCL would go through the
-    host, each rank restores for itself: that is one copy instead of two.
+    Ranks must be on one machine, and their GPUs must reach each other. If NCCL would go through the
+    host, each rank restores for itself, with one copy instead of two.
     """
 
     def __init__(self, group: Any) -> None:
@@ -312,7 +315,7 @@ class TorchExchange:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         if self._nccl() is None:
             return {"machine": machine, "gpu": "", "reaches": [""]}
-        self._aborting()  # NotSupported before anything is under way
+        self._aborting()  # raises NotSupported before anything starts
         cuda = self._torch.cuda
         own = cuda.current_device()
         gpus = {n: str(cuda.get_device_properties(n).uuid) for n in range(cuda.device_count())}
@@ -322,7 +325,7 @@ class TorchExchange:
         return {"machine": machine, "gpu": gpus[own], "reaches": reaches}
 
     def apart(self, own: Any, other: Any) -> str:
-        """Other machines and GPUs out of reach, or not visible in this process."""
+        """Names other machines, and GPUs that are out of reach or not visible in this process."""
         if own["machine"] != other["machine"]:
             return "it is on another machine"
         if other["gpu"] not in own["reaches"]:
@@ -333,15 +336,15 @@ class TorchExchange:
         return ""
 
     def _nccl(self) -> Any:
-        """What the group does on GPUs, if that is NCCL."""
+        """The group's backend for GPUs if it is NCCL, else None."""
         try:
             backend = self._group._get_backend(self._torch.device("cuda"))
-        except RuntimeError:  # it has nothing for GPUs
+        except RuntimeError:  # it has no backend for GPUs
             return None
         return backend if "nccl" in type(backend).__name__.lower() else None
 
     def _aborting(self) -> Callable[[], None]:
-        """What ends everything that the group has under way. Of NCCL alone."""
+        """The function that aborts all pending operations of the group. Only NCCL has it."""
         backend = self._nccl()
         if backend is None:
             raise NotSupported(
@@ -355,14 +358,14 @@ class TorchExchange:
         return abort  # type: ignore[no-any-return]
 
     def _tensor(self, transfer: Transfer) -> Any:
-        """The piece itself, without a copy."""
+        """The memory of a piece as a tensor, without a copy."""
         if not transfer.device.startswith("cuda"):
             memory = (ctypes.c_uint8 * transfer.size_bytes).from_address(transfer.address)
             return self._torch.frombuffer(memory, dtype=self._torch.uint8)
         return self._torch.as_tensor(_DeviceMemory(transfer), device=transfer.device)
 
     def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
-        """In one batch. If it fails on GPUs, ends the group's communicators: they are of no more use."""
+        """Runs all in one batch. If that fails on GPUs, aborts the group's unusable communicators."""
         on_gpus = transfers[0].device.startswith("cuda")
         if on_gpus:
             self._aborting()
@@ -379,7 +382,7 @@ class TorchExchange:
             raise
 
     def give_up(self) -> None:
-        """The ranks that wait for this one end their communicators, so this one does as well."""
+        """Aborts the communicators, as the ranks that wait for this one do."""
         if self._nccl() is not None:
             self._aborting()()
 
@@ -402,7 +405,7 @@ class TorchExchange:
 
     @staticmethod
     def _poll(works: Sequence[Any], timeout: float, stop: Callable[[], bool]) -> None:
-        """Until the GPU has done them."""
+        """Waits until the GPU has finished them."""
         begin = time.monotonic()
         deadline = begin + timeout
         while not all(work.is_completed() for work in works):
@@ -413,11 +416,11 @@ class TorchExchange:
             waited_s = time.monotonic() - begin
             time.sleep(min(max(waited_s * SHARE_OF_WAIT, FIRST_WAIT_S), LONGEST_WAIT_S))
         for work in works:
-            work.wait()  # raises what went wrong
+            work.wait()  # raises the reason of a failure
 
 
 class _DeviceMemory:
-    """What torch.as_tensor() takes for memory on a GPU."""
+    """Presents a transfer's memory to torch.as_tensor() as memory on a GPU."""
 
     def __init__(self, transfer: Transfer) -> None:
         self.__cuda_array_interface__ = {

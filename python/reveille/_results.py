@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def from_struct(cls: type[Result], struct: ctypes.Structure, **given: Any) -> Result:
-    """A dataclass from the fields of a struct that have the same name, and what is given."""
+    """Makes a dataclass from the fields of a struct with equal names, and from given values."""
     values = dict(given)
     for each in fields(cls):  # type: ignore[arg-type]
         if each.name not in values:
@@ -88,7 +88,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Oom:
-    """The first request on an overcommitted device that a real one would have refused."""
+    """The first request on an overcommitted device that a real device would have refused."""
 
     stage: str
     external: bool
@@ -99,7 +99,7 @@ class Oom:
 
 @dataclass(frozen=True)
 class DeviceStats:
-    """Counters of a device; include/reveille/stats.h says what each counts."""
+    """Counters of a device. include/reveille/stats.h describes each."""
 
     index: int
     capacity_bytes: int
@@ -128,7 +128,7 @@ class DeviceStats:
 
 
 def state_of(active_bytes: int, paused_bytes: int) -> str:
-    """A tag's state, in a word."""
+    """The state of a tag as one word."""
     if active_bytes and paused_bytes:
         return "mixed"
     return "paused" if paused_bytes else "active" if active_bytes else "empty"
@@ -159,7 +159,7 @@ class TagStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """One stage on one device. A stage that comes again has the name "name#2"."""
+    """One stage on one device. A stage that occurs again is named "name#2"."""
 
     name: str
     mark: str
@@ -174,7 +174,7 @@ class StageStats:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who held how much at the peak of a stage. process "external": no allocation explains it."""
+    """A holder at the peak of a stage. process "external": memory that no allocation explains."""
 
     process: str
     tag: str
@@ -187,7 +187,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Host memory that backups are kept in."""
+    """The host memory of backups."""
 
     used_bytes: int
     pinned_bytes: int
@@ -200,7 +200,7 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class Stats:
-    """Everything that a context counts, of one moment."""
+    """All counters of a context at one moment."""
 
     clock_ns: int
     devices: tuple[DeviceStats, ...]
@@ -226,9 +226,9 @@ class ReplayOom:
 class ReplayStage(StageStats):
     """A stage of a replay.
 
-    measured_*: readings of a real device during the replay, None on a simulated one
-    read_bytes: what was really in use at the stage's last sample in the trace
-    predicted_bytes: the model's value for that instant; both are None without a sample
+    measured_*: readings of a real device during the replay; None on a simulated one
+    read_bytes: bytes really in use at the stage's last sample in the trace
+    predicted_bytes: the replay's value for that instant; both are None without a sample
     """
 
     over_budget: bool
@@ -241,7 +241,7 @@ class ReplayStage(StageStats):
 
 @dataclass(frozen=True)
 class ReplayDevice:
-    """A device of a replay. profile is None where it was given by its size."""
+    """A device of a replay. profile is None if the device was given as a size."""
 
     device: int
     profile: str | None
@@ -265,11 +265,12 @@ class ReplayDevice:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run comes to, in the words of `reveille run`; str() gives them.
+    """The verdict on a run. str() gives it in the words of `reveille run`.
 
     kind: "fits", "tight", "survived refusals", "out of memory", "no refusals recorded", "cut off",
-    "failed" or "no gpu". refused_count: requests that were refused, and not granted at the next try. where: the
-    program's line of the request that the verdict names, such as "train.py:23"; "" if unknown.
+    "failed" or "no gpu". refused_count: requests that were refused, and not granted when retried.
+    where: the line of the program with the request that the verdict names, such as "train.py:23";
+    "" if unknown.
     """
 
     kind: str
@@ -290,7 +291,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of a replay. json: the same as `reveille replay --json` prints."""
+    """The result of a replay. json: the output of `reveille replay --json`."""
 
     event_count: int
     skipped_events: int
@@ -300,12 +301,12 @@ class Replay:
 
     @property
     def fits(self) -> bool:
-        """Whether every device has enough memory at every instant, and no recorded program failed."""
+        """Whether every device always has enough memory, and no recorded program failed."""
         return all(device.fits for device in self.devices)
 
     @property
     def within_budgets(self) -> bool:
-        """Whether every stage keeps to its budget."""
+        """Whether every stage is within its budget."""
         return all(device.within_budgets for device in self.devices)
 
 
@@ -323,7 +324,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Term:
-    """A group of a step's memory. doubt: "none", "assumed" (as other programs had) or "left out"."""
+    """A group of a step's memory. doubt: "none", "assumed" (from other programs) or "left out"."""
 
     name: str
     bytes: int
@@ -333,7 +334,7 @@ class Term:
 
 @dataclass(frozen=True)
 class ModelStep:
-    """What a step of a model asks of a GPU."""
+    """The memory that a step of a model needs on a GPU."""
 
     type: str
     parameter_count: int
@@ -347,20 +348,20 @@ class ModelStep:
         return self.replay.fits
 
     def term(self, name: str) -> Term:
-        """The term of a name, of 0 bytes if the step does not have it."""
+        """The term with this name, with 0 bytes if the step does not have it."""
         found = [each for each in self.terms if each.name == name]
         return found[0] if found else Term(name, 0, 0, "none")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What fits, and what binds. include/reveille/plan.h says what each number is.
+    """What fits, and which stage limits it. include/reveille/plan.h describes each number.
 
     Attributes:
         state: "fits", "tight" (it leaves less than the headroom) or "does not fit"
-        largest_bytes: of the tag; None: any size fits
-        mem_fraction: that gives an engine the largest KV cache; None: not known
-        why: why it does not fit; "": the stage says it
+        largest_bytes: largest size of the tag; None: any size fits
+        mem_fraction: the fraction that gives an engine the largest KV cache; None: unknown
+        why: why it does not fit; "": the stage shows it
     """
 
     state: str
@@ -386,7 +387,7 @@ class Plan:
 
 
 def holder_of(struct: _c.Holder) -> Holder:
-    """A holder with "external" for the process that is none, and "" for no tag."""
+    """A holder. Its process is "external" if C has none, and its tag "" if there is none."""
     return Holder(
         process="external" if struct.process is None else _c.some_text(struct.process),
         tag=_c.some_text(struct.tag),

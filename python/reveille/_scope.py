@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""``with`` blocks that end although a signal handler raises while they begin.
+"""``with`` blocks that end even if a signal handler raises while they begin.
 
 contextlib.contextmanager starts a generator in a Python function. If a signal handler raises there,
-no __exit__ follows, and the generator stays within its try until the traceback goes. So its
-end is made to run at once.
+no __exit__ follows, and the generator stays inside its try until the traceback is freed. So here
+the generator is closed at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Yielded = TypeVar("Yielded")
 def scope(
     function: Callable[..., Iterator[Yielded]],
 ) -> Callable[..., contextlib.AbstractContextManager[Yielded]]:
-    """As contextlib.contextmanager. What the function begins belongs within its try."""
+    """Like contextlib.contextmanager. The function must acquire resources inside its try."""
 
     @functools.wraps(function)
     def begin(*arguments: Any, **named: Any) -> contextlib.AbstractContextManager[Yielded]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs on simulated GPUs: `reveille run` from Python."""
+"""Programs on simulated GPUs: `reveille run` in Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .errors import InvalidArgument, InvalidState, NotFound
 MACHINE_VARIABLE = "REVEILLE_MACHINE"  # set in programs that run on a machine
 Program = Union[str, "os.PathLike[str]", Callable[..., Any]]
 _OVER_BUDGET = 3
-# `reveille run` prints its table where the program prints: the program gets another place.
+# `reveille run` prints its table to the program's stdout, so the program gets another stdout.
 _TO_STDOUT = (
     "import os, sys; os.dup2(int(sys.argv[1]), 1); os.close(int(sys.argv[1])); "
     "os.execvp(sys.argv[2], sys.argv[2:])"
@@ -33,7 +33,7 @@ _TO_STDOUT = (
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """What a program did on simulated GPUs. value: what a function returned."""
+    """The result of a program on simulated GPUs. value: the value that a function returned."""
 
     value: Any
     replay: Replay
@@ -54,7 +54,7 @@ class SimulatedRun:
 
 
 class ProgramFailed(subprocess.CalledProcessError):
-    """The program has failed. verdict: what `reveille run` says of it, as of memory that ran out."""
+    """The program has failed. verdict: the verdict of `reveille run`, such as out of memory."""
 
     def __init__(self, status: int, words: list[str], verdict: Verdict) -> None:
         super().__init__(status, words)
@@ -65,7 +65,7 @@ class ProgramFailed(subprocess.CalledProcessError):
 
 
 def find_command() -> str:
-    """The command that the package carries, or the one in PATH."""
+    """The command in the package, or the one in PATH."""
     found = str(_command.PROGRAM) if _command.PROGRAM.exists() else shutil.which("reveille")
     if found is None:
         raise NotFound("there is no command `reveille`: install the package, or add it to PATH")
@@ -73,7 +73,7 @@ def find_command() -> str:
 
 
 class SimulatedGPUs:
-    """Simulated GPUs that programs can be run on, each run on new ones; see simulated()."""
+    """Simulated GPUs to run programs on; each run gets new ones. See simulated()."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class SimulatedGPUs:
     def run(self, program: Program, *args: Any, **kwargs: Any) -> SimulatedRun:
         """Runs a function, a script or a command there, and waits for its end.
 
-        A function is called in a new Python process, which imports its module. Function, arguments
-        and result must be picklable. What it raises is raised here. A name that ends with .py is a
-        script, any other name is a command; both take words.
+        A function is called in a new Python process, which imports its module. The function, its
+        arguments and its result must be picklable. Its exceptions are raised here. A name that ends
+        with .py is a script; any other name is a command. Both take positional arguments only.
 
         Raises:
             ProgramFailed, a subprocess.CalledProcessError: the program has failed; verdict says
                 whether memory was the cause
             subprocess.TimeoutExpired
             InvalidArgument: there are no such GPUs, or the command is not found (stderr says why)
-            InvalidState: this process is on simulated GPUs itself
+            InvalidState: this process is itself on simulated GPUs
         """
         if os.environ.get(MACHINE_VARIABLE):
             raise InvalidState("this process is on simulated GPUs already")
@@ -127,7 +127,7 @@ class SimulatedGPUs:
         return SimulatedRun(pickle.loads(answer.read_bytes())[1], replayed)
 
     def _start(self, folder: Path, words: list[str]) -> Replay:
-        """What the program prints goes where this process's output goes; the table nowhere."""
+        """Runs the program with this process's stdout. The table of `reveille run` is discarded."""
         if shutil.which(words[0]) is None:
             raise InvalidArgument(f"{words[0]} is not found")
         trace, out = folder / "run.rvt", os.dup(1)
@@ -161,23 +161,23 @@ def simulated(
     headroom: Size | None = None,
     timeout: float | None = None,
 ) -> SimulatedGPUs:
-    """Simulated GPUs for programs that use CUDA: what `reveille run` does, from Python.
+    """Simulated GPUs for programs that use CUDA: `reveille run` in Python.
 
     Args:
         device: a profile ("h200") or a size ("80GiB")
-        gpus: how many GPUs
-        host_memory: how much host memory all processes may have together: pinned, registered,
-            and large tensors of PyTorch; None: all
-        keep_contents: the largest copy to a GPU with content that is kept; None: 1 MiB
-        stages: ranges of NVTX and of torch.profiler.record_function with a name that begins with
-            this are stages; None: one stage, "run", beside those of reveille.stage()
+        gpus: the number of GPUs
+        host_memory: how much host memory all processes together may use: pinned, registered, and
+            large tensors of PyTorch; None: no limit
+        keep_contents: the largest copy to a GPU that keeps its content; None: 1 MiB
+        stages: NVTX and torch.profiler.record_function ranges with this prefix are stages;
+            None: one stage, "run", beside those of reveille.stage()
         stages_nvtx: the older name of stages
         budgets: upper bounds on the peaks of stages; the result says whether they were kept
-        headroom: what is to be left of each device, as a part ("5%"), a size or 0: with less the
-            verdict is "tight"; None: 3 %
+        headroom: the memory that should stay free on each device: a part ("5%"), a size or 0. With
+            less, the verdict is "tight"; None: 3 %
         timeout: seconds that a run may take
     """
-    headroom_of(headroom)  # what is wrong is said before a run
+    headroom_of(headroom)  # so that a wrong value raises before a run
     options = ["--device", str(device), "--gpus", str(gpus)]
     for name, size in (("--host-memory", host_memory), ("--keep-contents", keep_contents)):
         if size is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calls a function on simulated GPUs: what _simulated.py starts there."""
+"""Calls a function on simulated GPUs. _simulated.py starts this module there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 def _answer(path: str, kind: str, what: Any) -> None:
     try:
         data = pickle.dumps((kind, what))
-        pickle.loads(data)  # some errors can be written, and not read
+        pickle.loads(data)  # some exceptions can be pickled but not unpickled
     except Exception as error:
         what = RuntimeError(f"{type(what).__name__} cannot be passed on ({error}): {what}")
         kind, data = "error", pickle.dumps(("error", what))
@@ -24,7 +24,7 @@ def _answer(path: str, kind: str, what: Any) -> None:
 
 
 def main(given: str, answer: str) -> None:
-    """Calls what is in one file, and writes what came of it to another."""
+    """Calls the function in the file `given`, and writes its result or exception to `answer`."""
     try:
         with open(given, "rb") as file:
             spawn.prepare(pickle.load(file))  # paths, and the main program, under another name

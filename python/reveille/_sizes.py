@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sizes: read as the command reads them ("80GiB"), written as its tables write them."""
+"""Sizes: parsed as in the command ("80GiB"), and formatted as in its tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def parse_size(size: Size) -> int:
-    """Bytes of an int, or of a text such as "80GiB" or "1.5T" (powers of two)."""
+    """Bytes from an int, or from a text such as "80GiB" or "1.5T" (powers of two)."""
     if isinstance(size, str):
         bytes_out = ctypes.c_uint64()
         check(_c.core().rvl_size_parse(name_bytes(size, "a size"), ctypes.byref(bytes_out)))
@@ -26,7 +26,7 @@ def parse_size(size: Size) -> int:
 
 
 def whole_bytes(size: int) -> int:
-    """The size, if it is an int that C can hold; ctypes would cut it silently."""
+    """Checks that a size is an int that C can hold. ctypes would truncate it silently."""
     number = whole(size, "a size")
     if not 0 <= number < 1 << 64:
         raise InvalidArgument(f"a size must be from 0 to 2^64 - 1 bytes, not {number}")
@@ -34,7 +34,7 @@ def whole_bytes(size: int) -> int:
 
 
 def whole(value: Any, what: str) -> int:
-    """An int, or what counts as one (NumPy's); not a bool, which would be a slip."""
+    """An int, or a value that converts to one (NumPy's). Refuses a bool, which is a mistake."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)
@@ -44,7 +44,7 @@ def whole(value: Any, what: str) -> int:
 
 
 def name_bytes(name: str, what: str) -> bytes:
-    """A text for C, which would cut it at a NUL."""
+    """A text for C. Refuses a NUL, where C would cut it."""
     if not isinstance(name, str):
         raise InvalidArgument(f"{what} must be a str, not {name!r}")
     if "\0" in name:
@@ -56,7 +56,7 @@ def name_bytes(name: str, what: str) -> bytes:
 
 
 def path_bytes(path: Any, what: str) -> bytes:
-    """A path for C; "" would be the current folder to some calls, and nothing to others."""
+    """A path for C. Refuses "", which some calls take for the current folder and others for none."""
     try:
         name = os.fsencode(path)
     except TypeError:
@@ -67,7 +67,7 @@ def path_bytes(path: Any, what: str) -> bytes:
 
 
 def format_size(size: int) -> str:
-    """For people: "94.2 GiB"."""
+    """A size for people: "94.2 GiB"."""
     if abs(size) < 1024:
         return f"{size} B"
     value = float(size)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Sleep and wake-up of an engine: all its tags in one move, with or without their content.
+"""Sleep and wake-up of an engine: all its tags in one transition, with or without their content.
 
-An engine says only when it goes to sleep which tags keep their content. So each of its allocations
-can be backed up, and a pause discards the others. What a sleep or a wake-up moves is one
-transaction: if any part of it fails, on any rank of the engine, all is as it was.
+An engine decides only when it goes to sleep which tags keep their content. So all its allocations
+have a backup policy, and a pause discards the content of the other tags. A sleep or wake-up is one
+transaction: if any part of it fails, on any rank of the engine, everything stays as it was.
 
 The engine's tags have a prefix, so that the program's own regions are never put to sleep with it.
 """
@@ -29,8 +29,8 @@ class SleepAllocator:
     """The memory of one engine in this process.
 
     Args:
-        prefix: begins the names of its tags, in metrics() and stats() too
-        engine: its ranks, which sleep and wake as one
+        prefix: the prefix of its tags' names, also in metrics() and stats()
+        engine: its ranks, which sleep and wake together
         saver: the regions of the process
     """
 
@@ -42,24 +42,24 @@ class SleepAllocator:
     # ---- Allocating ----
 
     def use_memory_pool(self, tag: str) -> contextlib.AbstractContextManager[None]:
-        """What PyTorch allocates on this thread within the block has the tag."""
+        """Tags PyTorch's allocations on this thread within the block."""
         return self._saver.region(self._prefix + tag, "host", own_pool=True)
 
     def cudagraph_pool(self) -> contextlib.AbstractContextManager[tuple[int, int]]:
-        """The id of the pool for graphs that are captured within the block."""
+        """Yields the id of the pool for graphs that are captured within the block."""
         return self._saver.graph_pool(self._prefix + GRAPHS, "host")
 
     def release_pools(self) -> None:
-        """Gives back what no tensor and no graph uses. May be called again."""
+        """Releases memory that no tensor and no graph uses. You may call it repeatedly."""
         self._saver.release_graph_pool(self._prefix + GRAPHS)
         _release_what_is_unused()
 
     # ---- Sleeping ----
 
     def sleep(self, keep: Collection[str], begin: Callable[[], None] = lambda: None) -> None:
-        """Puts all to sleep: the tags of keep with their content, the others without.
+        """Puts all tags to sleep: those in keep with their content, the others without.
 
-        begin: what this rank does first. If it raises, no rank moves.
+        begin: called first on this rank. If it raises, no rank moves.
         """
         found = self.tags()
         self._say_conflicts(found, lambda tag: tag in keep, "sleep")
@@ -68,14 +68,14 @@ class SleepAllocator:
         self._pause(f"sleep({sorted(keep)})", kept, discarded, begin)
 
     def discard(self, tags: Collection[str], begin: Callable[[], None] = lambda: None) -> None:
-        """Puts these tags to sleep, without content. begin: as that of sleep()."""
+        """Puts these tags to sleep without their content. begin: as in sleep()."""
         found = {tag: stats for tag, stats in self.tags().items() if tag in tags}
         self._say_conflicts(found, lambda _tag: False, "discard")
         self._pause(f"discard({sorted(tags)})", [], list(found), begin)
 
     def wake_up(self, wanted: Callable[[str], bool], what: str) -> None:
-        """Wakes the tags that are wanted. what: the call, which all ranks must make."""
-        _empty_cache()  # what was freed asleep need not wake up
+        """Wakes the wanted tags. what: the call, which all ranks must make."""
+        _empty_cache()  # memory that was freed while asleep need not wake up
         asleep = [tag for tag, stats in self.tags().items() if stats.paused_bytes and wanted(tag)]
         names = self._names(asleep)
 
@@ -84,7 +84,7 @@ class SleepAllocator:
                 self._saver.refuse_capture("wake_up")
                 moving = self._engine.with_communicators(names)
                 if not self._saver.fits(moving):
-                    _release_what_is_unused()  # a tenth of a second, so only where it may help
+                    _release_what_is_unused()  # takes a tenth of a second, so only if it may help
                 self._saver.prepare("resume", moving, prepared)
 
         self._engine.move("resume", names, what, prepare)
@@ -101,7 +101,7 @@ class SleepAllocator:
 
         def prepare(prepared: list[Move]) -> None:
             begin()
-            _release_what_is_unused()  # so that nothing is copied for nobody
+            _release_what_is_unused()  # so that no unused memory is copied
             for names, discard in parts:
                 if names:
                     self._saver.refuse_capture("sleep")
@@ -112,7 +112,7 @@ class SleepAllocator:
         )
 
     def _sleeps_after(self, moving: Collection[str]) -> bool:
-        """Whether nothing of it is awake once these tags have been paused."""
+        """Whether none of its memory is awake once these tags are paused."""
         return not any(
             stats.active_bytes for tag, stats in self.tags().items() if tag not in moving
         )
@@ -121,15 +121,15 @@ class SleepAllocator:
 
     @property
     def asleep(self) -> bool:
-        """Whether any of its memory is."""
+        """Whether any of its memory is asleep."""
         return any(stats.paused_bytes for stats in self.tags().values())
 
     def get_current_usage(self) -> int:
-        """Bytes of all its allocations, awake and asleep."""
+        """Bytes of all its allocations, both awake and asleep."""
         return sum(each.active_bytes + each.paused_bytes for each in self.tags().values())
 
     def tags(self) -> dict[str, TagStats]:
-        """Counters of each tag, by the engine's name of it."""
+        """Counters of each tag, by the engine's name for the tag."""
         return {
             name[len(self._prefix) :]: stats
             for name, stats in self._saver.tags().items()
@@ -142,7 +142,7 @@ class SleepAllocator:
     def _say_conflicts(
         self, found: dict[str, TagStats], keeps: Callable[[str], bool], what: str
     ) -> None:
-        """What sleeps already stays as it is, with its content or without."""
+        """Warns that tags which already sleep stay as they are, with or without their content."""
         for tag, stats in found.items():
             if stats.paused_bytes and keeps(tag) != bool(stats.host_backup_bytes):
                 LOGGER.warning(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stages that a program marks: stage(), also as a ``with`` block, which nests."""
+"""Stages that a program marks with stage(). As ``with`` blocks they nest."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, Callable
 
 from ._simulated import MACHINE_VARIABLE
 
-_DRIVER = "libcuda.so.1"  # under `reveille run` that is the simulated one
-ANNOTATION = "stage:"  # what `reveille snapshot` takes for a stage, if nothing else is asked for
+_DRIVER = "libcuda.so.1"  # the simulated one under `reveille run`
+ANNOTATION = "stage:"  # the prefix that marks stages for `reveille snapshot` by default
 
-# A place that stages are told to: begin(name) answers what end() then takes.
+# A receiver of stages: begin(name) returns the argument for end().
 Begin = Callable[[bytes], Any]
 End = Callable[[Any], None]
 
 
 def _machine() -> tuple[Begin, End] | None:
-    """Of `reveille run`; None elsewhere."""
+    """The receiver of `reveille run`, or None."""
     if not os.environ.get(MACHINE_VARIABLE):
         return None
     driver = ctypes.CDLL(_DRIVER)
@@ -43,7 +43,7 @@ def _annotate(name: bytes) -> Any:
 
 
 class Stage(contextlib.AbstractContextManager[None]):
-    """One that has begun. As a ``with`` block it ends with the block, else where the next begins."""
+    """A stage that has begun. It ends with its ``with`` block, or where the next stage begins."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Stage(contextlib.AbstractContextManager[None]):
         self._ends: list[tuple[End, Any]] = []
 
     def tell(self, begin: Begin, end: End) -> None:
-        """Tells a place of the begin, and later of the end."""
+        """Reports the begin to a receiver, and later the end."""
         self._ends.append((end, begin(self.name)))
 
     def end(self) -> None:
@@ -67,13 +67,18 @@ class Stage(contextlib.AbstractContextManager[None]):
 
 
 class Stages(threading.local):
-    """Those of this thread that are open, the innermost last. At most the last is no block."""
+    """The open stages of this thread, innermost last. All but possibly the last are blocks."""
 
     def __init__(self) -> None:
         self._open: list[Stage] = []
 
     def begin(self, name: bytes, recorder: Any, mark: Callable[[bytes], None]) -> Stage:
-        """recorder: the hook library's, with enter() and leave(), or None; mark: flat stages."""
+        """Begins a stage.
+
+        Args:
+            recorder: the hook library's Recorder, or None
+            mark: marks the stage in contexts, where stages do not nest
+        """
         if self._open and not self._open[-1].is_block:
             self._open.pop().end()
         stage = Stage(name)
@@ -90,18 +95,18 @@ class Stages(threading.local):
         return stage
 
     def _mark_outer(self, mark: Callable[[bytes], None]) -> None:
-        """Contexts have one stage at a time: behind a block it is the one around it."""
+        """Marks the outer stage again after a block, since contexts have one stage at a time."""
         if self._open:
             mark(self._open[-1].name)
 
     def leave(self, stage: Stage) -> None:
-        """Ends a block, and a stage within it that is none."""
+        """Ends a block, and an open stage within it."""
         while stage in self._open:
             self._open.pop().end()
 
 
 class Recorder:
-    """The hook library's recorder. NVTX has its numbers from 2^32 on."""
+    """The hook library's recorder. NVTX ranges have numbers from 2^32 on."""
 
     _numbers = itertools.count(1)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""torch_memory_saver's pause and resume as moves of all ranks, where the environment asks for it.
+"""torch_memory_saver's pause and resume for all ranks, if the environment asks for it.
 
-A program of that package pauses and resumes each rank by itself, and has no argument to say which
-ranks belong together. So it is those of torch.distributed's world: the ranks of one engine, or of
-one trainer. They make the same calls in the same order anyway, since collectives are between them.
+A program of that package pauses and resumes each rank by itself, and has no argument that says
+which ranks belong together. So all ranks of torch.distributed's world move together: the ranks of
+one engine, or of one trainer. They make the same calls in the same order anyway, because of the
+collectives in between.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SLEEP = "REVEILLE_SLEEP"
 
 
 def move(saver: Saver, function: str, tag: str | None) -> None:
-    """Pauses or resumes a tag or all, here or on all ranks. What no region ever had is no failure."""
+    """Pauses or resumes a tag or all tags, here or on all ranks. Ignores tags of no region."""
     sleeps = _asked(SLEEP)
     if sleeps and function == "resume" and _asleep.asleep():
         _asleep.wake(paused=True)
@@ -70,7 +71,7 @@ def _asked(variable: str) -> bool:
 
 
 def _world() -> Ranks | None:
-    """All of torch.distributed; None if it is not used, or by one rank."""
+    """All ranks of torch.distributed. None if it is not used, or has one rank."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Objects that stand for something outside Python, of which there is one: a context, a job, a wake.
+"""Objects that own something outside Python: a context, a job, a wake.
 
-A copy would have the same thing behind it, and close it under the original.
+A copy would own the same thing, and close it while the original still uses it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 
 class Unique:
-    """Cannot be copied or pickled. TypeError is what Python raises for a lock or a file."""
+    """Cannot be copied or pickled. Raises TypeError, as Python does for a lock or a file."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The backend that vLLM makes of ``--sleep-mode-backend reveille``.
+"""The backend that vLLM creates for ``--sleep-mode-backend reveille``.
 
-vLLM's own backend knows which tags a level of sleep keeps, and asks the allocator in vLLM's slot,
-which is Reveille's. What differs is the state: after a failure it is as it was, and while any
+vLLM's own backend knows which tags each level of sleep keeps, and calls the allocator in vLLM's
+slot, which is Reveille's. Only the state differs: after a failure it is unchanged, and while any
 memory sleeps it is SUSPENDED.
 """
 
@@ -35,16 +35,16 @@ class ReveilleBackend(CuMemBackend):  # type: ignore[misc]
         self._state = "SUSPENDED" if self._allocator.asleep else "RUNNING"
 
     def suspend(self, level: int = 1) -> None:
-        """Level 1 keeps the weights on the host, level 2 does not."""
+        """Puts the engine to sleep. Level 1 keeps the weights on the host, level 2 does not."""
         with self._moving():
             super().suspend(level)
 
     def resume(self, tags: list[str] | None = None) -> None:
-        """Takes memory back, at the same addresses."""
+        """Resumes the tags (None: all) at the same addresses."""
         with self._moving():
             super().resume(tags)
 
     def discard(self, tags: tuple[str, ...]) -> None:
-        """Gives up these tags alone, without content."""
+        """Releases the memory of these tags only, without their content."""
         with self._moving():
             super().discard(tags)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A refusal of all ranks of an engine, as vLLM's executor takes it.
+"""A refusal of all ranks of an engine, in a form that vLLM's executor survives.
 
-The executor asks all workers, and then reads their answers in the order of their ranks. At the first
-failure it raises and leaves the others unread. They would be taken for the answers to its next calls,
-so the engine could not go on. Ranks that move together refuse together, with the same message. So
-it is enough if the last rank tells: all answers are read by then.
+The executor calls all workers, and then reads their replies in the order of their ranks. At the
+first failure it raises, and leaves the other replies unread. It would take them for replies to its
+next calls, so the engine could not continue. Ranks that move together refuse together, with the
+same message. So it is enough if the last rank reports the failure: all other replies are read by
+then.
 
-A worker ends its call by an exception in any case, since what follows in vLLM's code is for memory
-that has moved. It hands the exception on as what the call has answered. vLLM asks an answer of the
-class AsyncModelRunnerOutput for its content, which here is nothing.
+A worker must end its call with an exception in any case, since the code after it in vLLM assumes
+that memory has moved. vLLM passes the exception on as the result of the call. From a result of
+class AsyncModelRunnerOutput it takes the content, which is None here.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from .errors import JobAborted
 
 
 class ToldByTheLastRank(JobAborted, AsyncModelRunnerOutput):  # type: ignore[misc]
-    """What a rank before the last raises."""
+    """The exception that every rank except the last raises."""
 
     @classmethod
     def instead_of(cls, aborted: JobAborted) -> ToldByTheLastRank:
-        """The same text and numbers."""
+        """Makes one with the text and numbers of a JobAborted."""
         made = cls(str(aborted))
         made.__dict__.update(vars(aborted))
         return made
 
     def get_output(self) -> None:
-        """What the executor reads of this rank."""
+        """The result that the executor reads from this rank: None."""
 
     def get_kv_connector_output(self) -> None:
-        """No rank has any."""
+        """None: no rank has such an output."""

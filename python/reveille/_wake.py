@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A wake in order: resumes that go on while the program uses what has arrived.
+"""A wake in order: resumes that continue while the program uses the memory that has arrived.
 
-A Started is one resume of C's, in one context. A Wake is what resume(wait=False) began: one in each
-context that has the tags. With the ranks of a job each is prepared first: a PreparedStart. A Wake
-ends where somebody waits for it, where its context is closed, or where it is dropped.
+A Started is one resume in C, in one context. A Wake belongs to one resume(wait=False) and has one
+Started in each context with the tags. With the ranks of a job, each is prepared first: a
+PreparedStart. A Wake ends when the program waits for it, when its context is closed, or when it is
+dropped.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ._unique import Unique
 from .errors import InvalidArgument, ReveilleError, TimedOut, check
 
 FOREVER = (1 << 64) - 1
-# What a wait takes at most before Python may handle a signal.
+# The longest wait in C before Python can handle a signal.
 SLICE_S = 0.1
-# How ranks name such a resume to each other.
+# How ranks name such a resume in the call that they compare.
 WITHOUT_WAIT = "wait=False"
 
 
 class Started(Ended):
-    """A resume that was started and is finished once; finished where it is dropped."""
+    """A started resume. It is finished once, at the latest when it is dropped."""
 
     def finish(self) -> None:
         """Waits until it has ended, and raises why it failed."""
@@ -43,17 +44,18 @@ class Started(Ended):
 
 
 class PreparedStart(Started):
-    """One that has its memory and waits for other ranks: committed or aborted once, then finished.
+    """A started resume that has its memory and waits for other ranks.
 
-    Aborted where it is dropped before that.
+    It is committed or aborted once, and finished after a commit. If it is dropped before that, it
+    is aborted.
     """
 
     def __init__(self, handle: Handle, *arguments: Any) -> None:
-        self._commits: list[int] = []  # what C has answered
+        self._commits: list[int] = []  # the status that C returned
         super().__init__(handle, "rvl_resume_start_prepare", *arguments)
 
     def commit(self) -> None:
-        """Lets contents come. Cannot fail."""
+        """Starts copying contents. Cannot fail."""
         if self._commits:
             return
         commit = self._library.rvl_resume_start_commit
@@ -62,7 +64,7 @@ class PreparedStart(Started):
             check(status, self._backend, self._library)
 
     def abort(self) -> None:
-        """Takes the memory back. Raises the device's error if it lets some of it be lost."""
+        """Releases the memory again. Raises the device's error if that loses some memory."""
         if _c.OK not in self._commits:
             self._end("rvl_resume_start_abort")
 
@@ -73,7 +75,7 @@ class PreparedStart(Started):
 
 
 class Wake(Unique):
-    """A resume that goes on: what ``resume(..., wait=False)`` answers."""
+    """A resume in progress, as ``resume(..., wait=False)`` returns it."""
 
     def __init__(
         self, started: Sequence[Started], end: Callable[[BaseException | None], None]
@@ -84,11 +86,11 @@ class Wake(Unique):
         self._lock = threading.RLock()
 
     def add(self, *started: Started) -> None:
-        """Further parts of it."""
+        """Adds parts."""
         self._started.extend(started)
 
     def fail(self, error: BaseException) -> None:
-        """One part of it could not be started: what was started comes to its end first."""
+        """Ends the wake because a part could not be started. Waits for the started parts first."""
         end, self._end = self._end, None
         with contextlib.suppress(ReveilleError):
             self.wait()
@@ -96,7 +98,7 @@ class Wake(Unique):
             end(error)
 
     def wait(self) -> None:
-        """Waits until all has arrived. Raises what kept the rest from arriving, each time."""
+        """Waits until everything has arrived. If something did not, raises the reason, each time."""
         with self._lock:
             while self._started:
                 try:
@@ -112,14 +114,14 @@ class Wake(Unique):
 
 
 class Wakes:
-    """Those of an owner that nobody has waited for. A forked child has none of them."""
+    """The wakes of an owner that have not been waited for. A forked child has none of them."""
 
     def __init__(self) -> None:
         self._wakes: list[Wake] = []
         self._pid = os.getpid()
 
     def add(self, wake: Wake) -> Wake:
-        """Takes note of one."""
+        """Adds a wake, and returns it."""
         self._wakes.append(wake)
         return wake
 
@@ -137,13 +139,13 @@ class Wakes:
             raise first
 
     def end(self) -> None:
-        """Waits for all before their memory goes, which makes every failure void."""
+        """Waits for all before their memory is freed. Failures do not matter then."""
         with contextlib.suppress(ReveilleError):
             self.wait()
 
 
 def addresses_of(order: Iterable[Any]) -> Any:
-    """C's array of the addresses of an order."""
+    """The addresses of an order as a C array."""
     try:
         each_in_turn = iter(order)
     except TypeError:
@@ -153,7 +155,7 @@ def addresses_of(order: Iterable[Any]) -> Any:
 
 
 def order_of(order: Iterable[Any], wait: bool) -> Any:
-    """The order of a resume, which must not wait then."""
+    """The order of a resume. Raises InvalidArgument if there is an order and the resume waits."""
     addresses = addresses_of(order)
     if len(addresses) > 0 and wait:
         raise InvalidArgument("order is for wait=False: a resume that waits returns all at once")
@@ -161,7 +163,7 @@ def order_of(order: Iterable[Any], wait: bool) -> Any:
 
 
 def options_of(options: _c.ResumeOptions, order: Any) -> _c.ResumeOptions:
-    """The same options, with an order."""
+    """Sets the order in the options, and returns them."""
     options.order, options.order_count = order, len(order)
     return options
 
@@ -176,7 +178,7 @@ def has_arrived(handle: Handle, address: int) -> bool:
 
 
 def await_arrival(handle: Handle, address: int, timeout: float | None) -> None:
-    """Waits until it can be used; None: without end."""
+    """Waits until an address can be used. timeout None: no limit."""
     left_s = math.inf if timeout is None else timeout
     while True:
         slice_s = min(left_s, SLICE_S)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What watches each pause and resume: counters, a log line, an NVTX range.
+"""Watches each pause and resume: counters, a log line, an NVTX range.
 
-The core counts what is there and what was copied. It does not know a call of Python: which tags,
-how long, what was raised. A move reads the core's counters before and after, and the difference is
-its own. Moves may overlap. Then the one that ends first takes the difference since the first began,
-and the others go on from there: the totals are exact, and no byte is counted twice. Which of them
-has it may be wrong, for bytes that were copied.
+The core counts bytes in use and bytes copied. It does not know Python's calls: their tags, times
+and exceptions. So we read the core's counters before and after each move (a pause or resume), and
+attribute the difference to it. If moves overlap, the first one to end gets the difference since the
+first one began, and the others continue from there. So the totals are exact, and no byte is counted
+twice, but copied bytes may be attributed to the wrong move.
 
-Watching never makes a move fail. What cannot be read counts as 0.
+Watching never makes a move fail. Counters that cannot be read count as 0.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ._job import call_of
 from ._scope import scope
 from ._sizes import format_size
 
-LOGGER = logging.getLogger("reveille")  # at INFO, which Python drops unless somebody asks for it
+LOGGER = logging.getLogger("reveille")  # at level INFO, which Python drops by default
 ALL = "*"
 VERBS = {"pause": "given up", "resume": "taken"}
 
 
 class Reading(NamedTuple):
-    """Counters of the core. The keys name a context and a tag, or a context and a device."""
+    """Counters of the core. The keys are a context and a tag, or a context and a device."""
 
     active_bytes: dict[Any, int]
     copied_bytes: dict[Any, int]
@@ -47,16 +47,16 @@ NOTHING = Reading({}, {}, {})
 
 @dataclass(frozen=True)
 class TransitionMetrics:
-    """The calls of one operation with the same tags that succeeded.
+    """The successful calls of one operation with the same tags.
 
     Attributes:
         operation: "pause" or "resume"
-        tags: sorted; ("*",) is a call without any, which moves all
-        count: calls
-        seconds: time in them, with waiting for devices and for other ranks
-        bytes: device memory that was given up or taken
-        copied_bytes: of that, content that was copied to or from backups
-        filled_bytes: and content that other ranks brought (replicas)
+        tags: sorted; ("*",) for a call without tags, which moves all
+        count: the number of calls
+        seconds: their time, including waits for devices and for other ranks
+        bytes: device memory that was released or allocated
+        copied_bytes: content that was copied to or from backups
+        filled_bytes: content that came from other ranks (replicas)
     """
 
     operation: str
@@ -69,7 +69,7 @@ class TransitionMetrics:
 
     @property
     def gb_per_s(self) -> float:
-        """Content by time, copied or brought by others, in 10^9 bytes a second."""
+        """Copied and filled content over time, in 10^9 bytes per second."""
         content = self.copied_bytes + self.filled_bytes
         return content / self.seconds / 1e9 if self.seconds else 0.0
 
@@ -88,7 +88,7 @@ class TransitionMetrics:
 
 @dataclass(frozen=True)
 class FailureMetrics:
-    """Calls of an operation that raised the same kind of exception; error is its class."""
+    """Calls of an operation that raised the same class of exception, named by error."""
 
     operation: str
     error: str
@@ -96,11 +96,11 @@ class FailureMetrics:
 
 
 class _Move:
-    """A call that runs."""
+    """A call in progress."""
 
     def __init__(self, operation: str, tags: Sequence[str], read: Read, clock: Clock) -> None:
         self.operation = operation
-        names = sorted({str(tag) for tag in tags})  # what is no text is refused by the move
+        names = sorted({str(tag) for tag in tags})  # the move itself refuses tags that are not text
         self.tags = tuple(names) or (ALL,)
         self.title = call_of(operation, names)
         self._read = read
@@ -111,7 +111,7 @@ class _Move:
     def _now_ns(self) -> int:
         try:
             return self._clock()
-        except Exception:  # the context is closed, or no context: the move says so
+        except Exception:  # there is no open context: the move reports that
             return 0
 
     def read(self) -> Reading:
@@ -123,11 +123,11 @@ class _Move:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return max(0, self._now_ns() - self._start_ns) / 1e9
 
     def done(self, after: Reading) -> TransitionMetrics:
-        """What it has moved, and how long it took."""
+        """Its metrics: the bytes that it moved, and its time."""
         sign = -1 if self.operation == "pause" else 1
         return TransitionMetrics(
             self.operation,
@@ -156,19 +156,19 @@ class Moves:
         self.forget()
 
     def forget(self) -> None:
-        """Begins again."""
-        self._lock = threading.RLock()  # a signal handler or finalizer may come while it is held
+        """Resets all counters."""
+        self._lock = threading.RLock()  # reentrant: a signal handler or finalizer may run while it is held
         self._running: set[_Move] = set()
         self._transitions: dict[tuple[str, tuple[str, ...]], TransitionMetrics] = {}
         self._failures: dict[tuple[str, str], int] = {}
 
     def transitions(self) -> tuple[TransitionMetrics, ...]:
-        """Those that succeeded."""
+        """Calls that succeeded."""
         with self._lock:
             return tuple(self._transitions.values())
 
     def failures(self) -> tuple[FailureMetrics, ...]:
-        """Those that raised."""
+        """Calls that raised."""
         with self._lock:
             return tuple(FailureMetrics(*key, count) for key, count in self._failures.items())
 
@@ -180,7 +180,7 @@ class Moves:
         read: Read,
         clock: Clock = time.monotonic_ns,
     ) -> Iterator[None]:
-        """The block is a pause or resume. read: the counters of what it moves."""
+        """Watches the block, which is a pause or resume. read: reads the counters of its tags."""
         move = _Move(operation, tags, read, clock)
         end_range = _begin_range(f"reveille: {move.title}")
         try:
@@ -203,9 +203,10 @@ class Moves:
         read: Read,
         clock: Clock = time.monotonic_ns,
     ) -> Callable[[BaseException | None], None]:
-        """A move that ends later, on any thread: call the answer with what it raised, or None.
+        """Watches a move that ends later, on any thread.
 
-        It has no NVTX range, since ranges belong to threads.
+        At its end call the returned function with the exception of the move, or None. The move has
+        no NVTX range, since ranges belong to threads.
         """
         move = _Move(operation, tags, read, clock)
         self._begin(move)
@@ -222,7 +223,7 @@ class Moves:
         return end
 
     def _begin(self, move: _Move) -> None:
-        """Moves that run share what a counter was before: when the first began, or one ended."""
+        """Begins a move. Moves in progress share the reading from when the first began or one ended."""
         with self._lock:
             move.before = move.read()
             for other in self._running:
@@ -257,7 +258,7 @@ class Moves:
 
 
 def _log(text: str, *arguments: Any) -> None:
-    with contextlib.suppress(Exception):  # of a filter: the move is over, and stays as it ended
+    with contextlib.suppress(Exception):  # from a logging filter: the move is over, and its result stands
         LOGGER.info(text, *arguments)
 
 
@@ -265,7 +266,7 @@ def _log(text: str, *arguments: Any) -> None:
 
 
 def _begin_range(name: str) -> Callable[[], object]:
-    """Begins a range by PyTorch, if it is imported, or by the package nvtx; what ends it."""
+    """Begins a range with PyTorch, if imported, or the package nvtx. Returns a function to end it."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Lets `reveille sleep PID` and `reveille wake PID` move this process off its GPUs, and back.
 
-Off until open() is called, or `REVEILLE_CONTROL=1` is set when a region is first used: while a
-process sleeps it must make no call of CUDA, and only its author knows when it makes none.
+It is off until you call open(), or until a region is first used with `REVEILLE_CONTROL=1` set. A
+process must make no CUDA calls while it sleeps, and only its author knows when it makes none.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .errors import Busy, InvalidArgument, ReveilleError, check
 
 VARIABLE = "REVEILLE_CONTROL"
 
-_called: Any = None  # what C calls must stay
+_called: Any = None  # keeps the function alive that C calls
 
 
 def open(before: Callable[[str], None] | None = None) -> None:
-    """Listens from now on, on a thread of its own, for processes of this user.
+    """Starts to listen, on a separate thread, for requests from processes of this user.
 
-    A request does what sleep() or wake() does, refusals included. A second call replaces `before`.
-    A child of a fork does not listen.
+    A request does what sleep() or wake() does, including their refusals. A second call replaces
+    `before`. A forked child does not listen.
 
     Args:
-        before: called on that thread with "sleep" or "wake". What it raises refuses the request,
-            with its message: raise while requests are served
+        before: called on that thread with "sleep" or "wake". An exception refuses the request with
+            its message: raise one while your program serves its own requests
     """
     global _called
 
@@ -49,12 +49,12 @@ def open(before: Callable[[str], None] | None = None) -> None:
 
 
 def close() -> None:
-    """Listens no more. Waits for what is being done."""
+    """Stops listening. Waits for a request in progress."""
     check(_c.core().rvl_control_close(), "cuda", _c.core())
 
 
 def open_if_asked() -> None:
-    """As the environment says."""
+    """Calls open() if the environment asks for it."""
     value = os.environ.get(VARIABLE, "")
     if value not in VALUES:
         raise InvalidArgument(f"{VARIABLE}={value!r} is not understood: set it to 1, or to 0")

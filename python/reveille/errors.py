@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Exceptions: one class for each status of the C library, with the numbers of its error record.
 
-If Python has an exception that means the same, the class is derived from it, too. So code that
-expects ``MemoryError`` or ``ValueError`` works.
+If Python has a matching exception, the class also derives from it. So code that catches
+``MemoryError`` or ``ValueError`` works.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any, ClassVar
 
 from . import _c
 
-# The class of a status, from the status that each class below names.
+# Each class below registers itself here with its status.
 BY_STATUS: dict[int, type[ReveilleError]] = {}
 NOTES = hasattr(BaseException, "add_note")
 
 
 class ReveilleError(RuntimeError):
-    """A call failed. It has changed nothing, unless its message says otherwise.
+    """A call failed. Nothing has changed, unless the message says otherwise.
 
     Attributes:
         status: the C status, such as -6
         status_name: its name, such as "RVL_ERR_DEVICE_OOM"
         op: the step that failed ("create", "map", "copy_to_host"), "" if none
-        tag: the tag it worked on, "" if none
+        tag: the tag that the call worked on, "" if none
         device: number of the device, None if none
-        requested_bytes: what was asked for, 0 if no size was involved
-        free_bytes: free on the device when it failed, 0 if unknown
-        native_code: the driver's or the system's own number, 0 if none
+        requested_bytes: bytes that were requested, 0 if no size was involved
+        free_bytes: bytes free on the device when the call failed, 0 if unknown
+        native_code: the driver's or the system's error number, 0 if none
         native_name: the name of native_code, "" if none
-        file: the file it is about, None if none; with line and column (from 1, 0 if none)
-        key: of a config, or the name of a setting of a step, "" if none
-        summary: what held the device's memory when it failed, "" if it is about no device
+        file: the file in question, None if none; with line and column (from 1, 0 if none)
+        key: the key of a config, or the name of a setting of a step, "" if none
+        summary: who held the device's memory when the call failed, "" if no device is involved
     """
 
     STATUS: ClassVar[int] = 0
@@ -82,7 +82,7 @@ class ReveilleError(RuntimeError):
         return self.message if NOTES or not self.summary else f"{self.message}\n{self.summary}"
 
     def note_summary(self, summary: str) -> None:
-        """Puts below the message who held what, once."""
+        """Adds below the message who held the memory, once."""
         if self.summary or not summary:
             return
         self.summary = summary
@@ -96,7 +96,7 @@ class ReveilleError(RuntimeError):
 
 
 class InvalidArgument(ReveilleError, ValueError, status=-1):
-    """An argument that the call does not take."""
+    """The call does not accept this argument."""
 
 
 class InvalidState(ReveilleError, status=-2):
@@ -104,7 +104,7 @@ class InvalidState(ReveilleError, status=-2):
 
 
 class Busy(ReveilleError, status=-3):
-    """A stream is being captured, or a move of the memory is prepared."""
+    """A stream is being captured, or a transition of the memory is prepared."""
 
 
 class TimedOut(ReveilleError, status=-4):
@@ -116,15 +116,15 @@ class NotSupported(ReveilleError, status=-5):
 
 
 class OutOfDeviceMemory(ReveilleError, MemoryError, status=-6):
-    """The device has not enough free memory."""
+    """The device does not have enough free memory."""
 
 
 class OutOfHostMemory(ReveilleError, MemoryError, status=-7):
-    """The host has not enough memory, for a backup for instance."""
+    """The host does not have enough memory, for example for a backup."""
 
 
 class DiskFull(ReveilleError, status=-8):
-    """No room for a backup on disk."""
+    """There is no room for a backup on disk."""
 
 
 class InputOutputError(ReveilleError, status=-9):
@@ -148,43 +148,43 @@ class NoDevice(ReveilleError, LookupError, status=-13):
 
 
 class DeviceLost(ReveilleError, status=-14):
-    """The device does not answer any more."""
+    """The device no longer responds."""
 
 
 class DigestMismatch(ReveilleError, status=-15):
-    """Restored content differs from what was backed up."""
+    """Restored content differs from the content that was backed up."""
 
 
 class CorruptTrace(ReveilleError, status=-16):
-    """A trace that breaks its format, at a line and column of a file."""
+    """A trace violates its format, at a line and column of a file."""
 
 
 class VersionMismatch(ReveilleError, status=-17):
-    """A newer version of a trace or of options than this library knows."""
+    """A trace or options have a newer version than this library knows."""
 
 
 class NotFound(ReveilleError, LookupError, status=-18):
-    """No such tag, allocation, stage or backup."""
+    """There is no such tag, allocation, stage or backup."""
 
 
 class Vetoed(ReveilleError, status=-19):
-    """A before_unmap callback refused the pause; what it raised is the __cause__."""
+    """A before_unmap callback refused the pause. Its exception is the __cause__."""
 
 
 class Forked(ReveilleError, status=-20):
-    """The context was opened before fork and belongs to the parent: open one here."""
+    """The context was opened before the fork and belongs to the parent: open a new one here."""
 
 
 class JobAborted(ReveilleError):
-    """A rank could not pause or resume, so none did: memory and content are as before, on all ranks.
+    """A rank could not pause or resume, so none did. Memory and content are as before on all ranks.
 
-    All ranks raise the same exception, with the numbers of the rank that could not.
+    All ranks raise the same exception, with the numbers of the rank that failed.
 
     Attributes:
-        rank: the rank that could not, -1 if nobody knows
+        rank: the rank that failed, -1 if unknown
         reason: its message
-        agreed: whether all ranks that answer raise this. False if one is late or dead, if the
-            store failed for this rank, or if this rank could not undo all
+        agreed: whether all ranks that respond raise this. False if one is late or dead, if the
+            store failed for this rank, or if this rank could not undo everything
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class JobAborted(ReveilleError):
 
 
 def error_of(status: int, message: str, **facts: Any) -> ReveilleError:
-    """The exception of a status; statuses of newer libraries become plain ReveilleError."""
+    """The exception of a status. A status of a newer library becomes a plain ReveilleError."""
     return BY_STATUS.get(status, ReveilleError)(message, status=status, **facts)
 
 
@@ -212,17 +212,17 @@ def last_error(
 ) -> ReveilleError:
     """The exception of a call that has just failed on this thread.
 
-    The library numbers devices ("on device 0"); with the name of the backend the sentence names
-    them as PyTorch does ("on cuda:0").
+    The library's message numbers devices ("on device 0"). If the backend is given, the message
+    names them as PyTorch does ("on cuda:0").
 
     Args:
-        backend: its name
-        library: the library that was called, libreveille if it is None
-        ordinal: number of the context's only device in PyTorch, if the context has another
+        backend: name of the backend
+        library: the library that was called; None: libreveille
+        ordinal: PyTorch's number of the context's only device, if the context's number differs
     """
     record = _c.Error()
     (library or _c.core()).rvl_last_error(ctypes.byref(record))
-    if record.status != status:  # it failed without a word, which is a fault of the library
+    if record.status != status:  # it stored no error record, which is a bug of the library
         return error_of(status, _c.some_text(_c.core().rvl_status_text(status)))
     message = _c.some_text(record.message)
     device = None if record.device == _c.NO_DEVICE else record.device
@@ -253,6 +253,6 @@ def last_error(
 
 
 def check(status: int, backend: str = "", library: Any = None, ordinal: int | None = None) -> None:
-    """Raises what a status says, nothing for OK. Arguments as those of last_error()."""
+    """Raises the exception of a status unless it is OK. Arguments as in last_error()."""
     if status != _c.OK:
         raise last_error(status, backend, library, ordinal)

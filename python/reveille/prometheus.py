@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""reveille.metrics() for Prometheus, by its official client library (the extra ``metrics``).
+"""reveille.metrics() for Prometheus, with its official client library (the extra ``metrics``).
 
-``collector()`` goes into a registry that a program has already. ``serve()`` is an endpoint of its
-own, and ``write_textfile()`` a file for the textfile collector of node_exporter.
+Add ``collector()`` to a registry that your program already has. ``serve()`` starts a separate
+endpoint. ``write_textfile()`` writes a file for node_exporter's textfile collector.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from ._sizes import path_bytes
 
 
 class Collector:
-    """Takes a snapshot each time that Prometheus asks."""
+    """Takes a snapshot whenever Prometheus asks."""
 
     def describe(self) -> Iterable[Metric]:
-        """Every family, without values: a registry then sees names that are taken."""
+        """All families without values, so that a registry detects names in use."""
         return list(_families())
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, with the values of now."""
+        """All families with current values."""
         families = _families()
         memory, used, external, backups, seconds, moved, copied, filled, failures = families[:9]
         of_stores = families[9:]
@@ -74,14 +74,14 @@ class Collector:
 
 
 def _list_of(tags: Iterable[str]) -> str:
-    """With commas between, and those of a tag escaped: `a,b` is not the tags a and b."""
+    """Joins tags with commas. Escapes commas within a tag: `a,b` is not the tags a and b."""
     return ",".join(tag.replace("\\", "\\\\").replace(",", "\\,") for tag in tags)
 
 
 def _add_store(
     store: StoreMetrics, up: Any, held: Any, budget: Any, refused: Any, refusals: Any
 ) -> None:
-    """What a store that does not answer holds is unknown, and has no value."""
+    """Adds a store. If it does not reply, its contents are unknown and have no values."""
     up.add_metric([store.path], int(store.answers))
     held.add_metric([store.path, "own"], store.own_bytes)
     held.add_metric([store.path, "found"], store.own_found_bytes)
@@ -169,7 +169,7 @@ def _families() -> tuple[Any, ...]:
 
 
 def collector() -> Collector:
-    """For a registry: ``prometheus_client.REGISTRY.register(reveille.prometheus.collector())``."""
+    """A collector: ``prometheus_client.REGISTRY.register(reveille.prometheus.collector())``."""
     return Collector()
 
 
@@ -180,19 +180,19 @@ def _registry() -> CollectorRegistry:
 
 
 def serve(port: int, address: str = "127.0.0.1") -> tuple[Any, Any]:
-    """An HTTP endpoint of these metrics alone; answers the client's server and its thread.
+    """Starts an HTTP endpoint for only these metrics. Returns the client's server and its thread.
 
-    Raises OSError if the port is taken. "0.0.0.0" lets other machines in.
+    Raises OSError if the port is in use. "0.0.0.0" allows connections from other machines.
     """
     return start_http_server(port, address, _registry())
 
 
 def write_textfile(path: Path) -> None:
-    """Writes the metrics of now into a file, whole or not at all.
+    """Writes the current metrics to a file, whole or not at all.
 
-    node_exporter reads files named "*.prom". Raises OSError if it cannot be written: an
-    older file stays as it was. A link is followed, and stays. A pipe or a device is written to
-    directly: the client's own function would put a file in its place.
+    node_exporter reads files named "*.prom". Raises OSError if the file cannot be written; an older
+    file stays as it was. Follows a link, which stays. Writes directly to a pipe or a device: the
+    client's own function would replace it with a file.
     """
     name = os.path.realpath(os.fsdecode(path_bytes(path, "the file of metrics")))
     if os.path.isfile(name) or not os.path.exists(name):

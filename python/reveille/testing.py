@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """pytest plugin: the fixture ``reveille_sim``, a simulated GPU, with assertions on memory peaks.
 
-pytest finds it by itself once the package is installed. A marker says what is simulated::
+pytest finds it by itself once the package is installed. A marker describes the simulated GPU::
 
     @pytest.mark.reveille_sim(devices="80GiB")
     def test_step(reveille_sim):
@@ -9,7 +9,7 @@ pytest finds it by itself once the package is installed. A marker says what is s
         run_one_step(reveille_sim)
         reveille_sim.assert_peak("rollout", at_most="72GiB")
 
-or by parameters, with ``indirect``::
+You can also use parameters with ``indirect``::
 
     @pytest.mark.parametrize("reveille_sim", ["h100-80g", "h200"], indirect=True)
 
@@ -60,14 +60,14 @@ class SimulatedGPU(Context):
         return max(found, key=lambda each: each.peak_bytes)
 
     def peak(self, stage: str, device: int = 0) -> int:
-        """Highest use in a stage in bytes; with the name of the mark, over all its stages."""
+        """The peak of a stage in bytes; with the name of a mark, the highest of all its stages."""
         return self._worst(stage, device).peak_bytes
 
     def assert_peak(self, stage: str, at_most: Size, device: int = 0) -> None:
-        """Fails, and lists who held the memory, if a stage's peak is higher than at_most.
+        """Fails and lists the holders if a stage's peak is above at_most.
 
         Args:
-            stage: "rollout#2" for one of several, "rollout" for all that were marked so
+            stage: "rollout#2" for one of several, "rollout" for all stages with that mark
             at_most: bytes, or text such as "72GiB"
             device: number of the device
         """
@@ -102,7 +102,7 @@ def reveille_sim(request: pytest.FixtureRequest) -> Iterator[SimulatedGPU]:
         yield gpu
 
 
-# ---- Tests in a program of their own ----
+# ---- Tests in a separate program ----
 
 
 def _check_budgets(run: SimulatedRun) -> None:
@@ -117,7 +117,7 @@ def _check_budgets(run: SimulatedRun) -> None:
     pytest.fail("over the budget:\n" + "\n".join(lines), pytrace=False)
 
 
-# Runs the rest of its words, and what they print goes to a file.
+# Runs the remaining arguments as a command, with its output in a file.
 _SAYING = (
     "import subprocess as s, sys; "
     "sys.exit(s.call(sys.argv[2:], stdout=open(sys.argv[1], 'w'), stderr=s.STDOUT))"
@@ -125,7 +125,7 @@ _SAYING = (
 
 
 def _run_there(item: pytest.Function, options: dict[str, Any]) -> None:
-    """The test alone, by a pytest of its own. The report says whether it was skipped."""
+    """Runs only this test, in a separate pytest. The report shows whether it was skipped."""
     __tracebackhide__ = True
     config, name = item.config, item.nodeid.partition("::")[2]
     with tempfile.TemporaryDirectory(prefix="reveille-") as folder:
@@ -147,7 +147,7 @@ def _run_there(item: pytest.Function, options: dict[str, Any]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the marker run elsewhere, and get their fixtures there."""
+    """Makes tests with the marker run on simulated GPUs, and get their fixtures there."""
     for item in items:
         marker = item.get_closest_marker(RUN_MARKER)
         here = os.environ.get(MACHINE_VARIABLE) or not isinstance(item, pytest.Function)
@@ -164,7 +164,7 @@ def _there(item: pytest.Function, options: dict[str, Any]) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the markers known."""
+    """Registers the markers."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(*devices, **options): options of the simulated GPU, those of reveille.Context",

@@ -3,9 +3,10 @@
 
     from reveille.torch_memory_saver import torch_memory_saver
 
-It differs in these points. A pause or resume that fails raises what reveille.pause() and
-reveille.resume() raise. hook_mode can be read; if it is not set, it is detected. cuda_graph() also
-works in torch mode. As in that package, pausing a tag that no region ever had does nothing.
+It differs from that package in these points. A pause or resume that fails raises the exceptions of
+reveille.pause() and reveille.resume(). hook_mode can be read; if it is not set, it is detected.
+cuda_graph() also works in torch mode. As in that package, pausing a tag that no region ever had
+does nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DEFAULT_TAG = "default"
 
 
 class TorchMemorySaver:
-    """Regions of this process. Every instance stands for the same ones."""
+    """The regions of this process. All instances share them."""
 
     _saver: Saver = SAVER
 
@@ -38,10 +39,10 @@ class TorchMemorySaver:
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
     ) -> contextlib.AbstractContextManager[None]:
-        """Allocations within the block can be paused by the tag.
+        """Tags allocations within the block, so that they can be paused.
 
         Args:
-            tag: what pause() and resume() call it
+            tag: the name for pause() and resume()
             enable_cpu_backup: keep the content in host memory while it is paused
             enable_disk_backup: keep the content on disk; not together with enable_cpu_backup
             cpu_backup_backend: "pinned" keeps host memory for the next pause, "mmap" frees it
@@ -73,29 +74,29 @@ class TorchMemorySaver:
 
     @scope
     def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
-        """Within a region: what is allocated in the block is ordinary memory."""
+        """Within a region: allocations in the block are ordinary memory."""
         if not dispose_mem_pool_after_use:
             raise InvalidArgument("disable() always gives its pool up at the end of the block")
         with self._saver.disable():
             yield
 
     def pause(self, tag: str | None = None) -> None:
-        """Pauses a tag, or all. Raises what reveille.pause() raises."""
+        """Pauses a tag, or all tags. Raises the exceptions of reveille.pause()."""
         _together.move(self._saver, "pause", tag)
 
     def resume(self, tag: str | None = None) -> None:
-        """Resumes a tag, or all. Raises what reveille.resume() raises."""
+        """Resumes a tag, or all tags. Raises the exceptions of reveille.resume()."""
         _together.move(self._saver, "resume", tag)
 
     def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
-        """The host backup of a tensor, None if there is none.
+        """A copy of the host backup of a tensor, or None if there is none.
 
-        zero_copy: the backup itself, valid until its tensor is resumed or freed.
+        zero_copy: return the backup itself, valid until the tensor is resumed or freed.
         """
         return self._saver.backup(x, zero_copy)
 
     def set_disk_backup_dir(self, path: str) -> None:
-        """Where backups on disk are made from now on; it is made if it is missing."""
+        """Sets the directory for disk backups from now on. Creates it if it is missing."""
         self._saver.set_disk_directory(path)
 
     @property
@@ -105,7 +106,7 @@ class TorchMemorySaver:
 
     @property
     def hook_mode(self) -> str | None:
-        """ "preload" or "torch"; None before the first use, unless it was set. Then it stays."""
+        """ "preload" or "torch"; None before the first use, unless it was set. Fixed afterwards."""
         return self._saver.mode
 
     @hook_mode.setter
@@ -114,7 +115,7 @@ class TorchMemorySaver:
 
     @property
     def memory_margin_bytes(self) -> int:
-        """Bytes that allocations of regions leave free on their device. Can only be set."""
+        """Bytes that allocations of regions leave free on their device. Write-only."""
         raise AttributeError("memory_margin_bytes can be set, and not read")
 
     @memory_margin_bytes.setter
@@ -123,21 +124,21 @@ class TorchMemorySaver:
 
     @property
     def retain_cpu_backup(self) -> bool:
-        """Whether backups outlive the resume, so that the next pause copies what has changed."""
+        """Whether backups are kept after a resume, so that the next pause copies only changes."""
         return bool(self._saver.hook.library.tms_get_retain_cpu_backup())
 
     @retain_cpu_backup.setter
     def retain_cpu_backup(self, value: bool) -> None:
         self._saver.hook.library.tms_set_retain_cpu_backup(bool(value))
 
-    # Programs written against the other package's insides reach the C library by this way.
+    # Programs that use the other package's private parts reach the C library through these.
 
     def _ensure_initialized(self) -> None:
         _ = self._saver.hook
 
     @property
     def _impl(self) -> _TorchMemorySaverImpl | None:
-        """None while there is no hook library: programs use it to change the settings of one."""
+        """The hook library's object, for its settings. None while there is no hook library."""
         return _only_impl() if self._saver.is_there else None
 
 
@@ -149,11 +150,11 @@ def _backup(host: bool, disk: bool, kind: str | None) -> str:
     return "host" if host else "disk" if disk else "none"
 
 
-# ---- The insides of the other package ----
+# ---- Private parts of the other package ----
 
 
 class BinaryWrapper:
-    """The C functions of a hook library, as cdll."""
+    """The C functions of a hook library, in cdll."""
 
     def __init__(self, path_binary: str | ctypes.CDLL) -> None:
         opened = isinstance(path_binary, ctypes.CDLL)
@@ -168,7 +169,7 @@ class BinaryWrapper:
         cpu_backup_backend: str | None = None,
         enable_disk_backup: bool = False,
     ) -> None:
-        """What the calling thread's next allocations become."""
+        """Sets the tag and backup of the calling thread's next allocations."""
         self.cdll.tms_set_current_tag(tag.encode())
         self.cdll.tms_set_interesting_region(interesting_region)
         self.cdll.tms_set_enable_cpu_backup(enable_cpu_backup)
@@ -178,10 +179,10 @@ class BinaryWrapper:
 
 
 class _TorchMemorySaverImpl(TorchMemorySaver):
-    """What is behind ``_impl``. Programs set attributes of it.
+    """The class of ``_impl``. Programs set its attributes.
 
-    Some replace its class's ``_with_region_config``, so that regions may lie in regions. Here they
-    may, and nobody calls it.
+    Some programs replace the class's ``_with_region_config``, so that regions can be nested. Here
+    they can be nested anyway, and nothing calls that method.
     """
 
     def __init__(self, hook_mode: str | None = None) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """vLLM's sleep mode on Reveille: ``--enable-sleep-mode --sleep-mode-backend reveille``.
 
-A vLLM without backends to choose from, as 0.24, has Reveille by REVEILLE_AS_CUMEM=1.
+A vLLM without selectable backends, such as 0.24, uses Reveille with REVEILLE_AS_CUMEM=1.
 
-vLLM calls register() in each of its processes, by the entry point ``vllm.general_plugins``. That
-names the backend, which vLLM makes at the first sleep. Its memory is allocated long before, by the
-allocator in the slot CuMemAllocator.instance, and vLLM does not say there which backend was chosen.
-So a Chooser lies in the slot. At the first question it looks for the config of the worker that
-asks, and puts Reveille's allocator or vLLM's own into its place.
+vLLM calls register() in each of its processes, through the entry point ``vllm.general_plugins``.
+This registers the backend, which vLLM creates at the first sleep. But memory is allocated long
+before that, by the allocator in the slot CuMemAllocator.instance, and vLLM does not tell the slot
+which backend was chosen. So we put a Chooser into the slot. When it is first used, it finds the
+config of the calling worker, and replaces itself with Reveille's allocator or vLLM's own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .errors import InvalidArgument, InvalidState, JobAborted, NotSupported
 LOGGER = logging.getLogger("reveille")
 NAME = "reveille"
 AS_CUMEM = "REVEILLE_AS_CUMEM"
-RAN_WITH = ("0.24", "0.33")  # what has run on simulated GPUs, the newest last
+RAN_WITH = ("0.24", "0.33")  # versions that were run on simulated GPUs, newest last
 FACTORY = "vllm.device_allocator.sleep_mode_backend"
 
 
 class Allocator:
-    """vLLM's interface of an allocator. The tags are in metrics() as "vllm:weights" and so on."""
+    """vLLM's allocator interface. In metrics() its tags are "vllm:weights" and so on."""
 
     default_tag = "default"
 
@@ -48,40 +48,40 @@ class Allocator:
 
     @contextlib.contextmanager
     def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
-        """What is allocated within the block has the tag."""
+        """Tags allocations within the block."""
         with _segments_that_stay(), self._own.use_memory_pool(tag or self.default_tag):
             yield
 
     @contextlib.contextmanager
     def cudagraph_pool(self) -> Iterator[tuple[int, int]]:
-        """The pool for graphs that are captured within the block."""
+        """Yields the pool for graphs that are captured within the block."""
         with _segments_that_stay(), self._own.cudagraph_pool() as pool:
             yield pool
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
-        """Gives all memory up. These tags, by default "default", keep their content on the host.
+        """Releases all memory. These tags, "default" by default, keep their content on the host.
 
-        All tags go on all ranks of the engine, or none does and it raises why.
+        Pauses all tags on all ranks of the engine, or none and raises the reason.
         """
         kept = _tags(offload_tags, self.default_tag)
         with self._moving(), self._hooks_after():
             self._own.sleep(kept, lambda: self._run_hooks_before(None))
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
-        """Gives up the memory of these tags alone, without their content."""
+        """Releases the memory of these tags only, without their content."""
         discarded = _tags(tags, self.default_tag)
         with self._moving(), self._hooks_after():
             self._own.discard(discarded, lambda: self._run_hooks_before(discarded))
 
     def wake_up(self, tags: list[str] | None = None) -> None:
-        """Takes the memory back: of all, or without the deferrable tags that are not named.
+        """Resumes all tags, or all except deferrable tags that are not named.
 
-        All of it on all ranks of the engine, or none and it raises why.
+        Resumes them on all ranks of the engine, or none and raises the reason.
         """
         from vllm import device_allocator
 
         asked = None if tags is None else _tags(tags, self.default_tag)
-        deferrable = getattr(device_allocator, "DEFERRABLE_TAGS", None)  # before 0.33 any tag is
+        deferrable = getattr(device_allocator, "DEFERRABLE_TAGS", None)  # before 0.33 every tag is deferrable
         with self._moving(), self._hooks_after():
             self._own.wake_up(
                 lambda tag: (
@@ -92,10 +92,10 @@ class Allocator:
                 f"wake_up({'' if asked is None else sorted(asked)})",
             )
 
-    # vLLM 0.33.0 has no hooks of tags; later ones do.
+    # vLLM 0.33.0 has no tag hooks; later versions do.
 
     def _run_hooks_before(self, tags: set[str] | None) -> None:
-        """Calls vLLM's hooks of these tags (None: of all), before memory goes."""
+        """Calls vLLM's hooks of these tags (None: of all) before memory is released."""
         from vllm import device_allocator
 
         before = getattr(device_allocator, "run_before_unmap_hooks", None)
@@ -104,10 +104,10 @@ class Allocator:
 
     @contextlib.contextmanager
     def _hooks_after(self) -> Iterator[None]:
-        """Calls those of the tags that are mapped, once memory is there.
+        """Calls vLLM's hooks of the tags that are mapped, after the block.
 
-        A hook before may have ended what uses the memory, and then the move may have been refused.
-        So they are called after a refusal, too.
+        An earlier hook may have stopped the users of the memory, and then the transition may have
+        been refused. So these hooks are called after a refusal, too.
         """
         from vllm import device_allocator
 
@@ -119,7 +119,7 @@ class Allocator:
                 after(self._mapped())
 
     def _mapped(self) -> list[SimpleNamespace]:
-        """The tags as vLLM's hooks read them: a tag of which a part sleeps is in it twice."""
+        """The tags in the form that vLLM's hooks read. A partly sleeping tag is listed twice."""
         return [
             SimpleNamespace(tag=tag, is_asleep=asleep)
             for tag, stats in self.tags().items()
@@ -129,7 +129,10 @@ class Allocator:
 
     @contextlib.contextmanager
     def _moving(self) -> Iterator[None]:
-        """Around each move. vLLM passes over communicators that it finds suspended, or resumed."""
+        """Surrounds each transition. Updates vLLM's notes on which communicators are suspended.
+
+        vLLM skips communicators that are noted as being in the wanted state.
+        """
         ours = _suspendable() if self._engine.moves_communicators else []
         try:
             with self._told_once():
@@ -140,7 +143,7 @@ class Allocator:
 
     @contextlib.contextmanager
     def _told_once(self) -> Iterator[None]:
-        """If all ranks refuse, vLLM's executor hears of the last one's refusal alone."""
+        """If all ranks refuse, lets vLLM's executor see only the last rank's refusal."""
         try:
             yield
         except JobAborted as aborted:
@@ -153,43 +156,43 @@ class Allocator:
             raise ToldByTheLastRank.instead_of(aborted) from aborted.__cause__
 
     def get_current_usage(self) -> int:
-        """Bytes that are allocated, awake and asleep."""
+        """Bytes of all allocations, both awake and asleep."""
         return self._own.get_current_usage()
 
     def release_pools(self) -> None:
-        """Gives back what is not used any more."""
+        """Releases unused memory."""
         self._own.release_pools()
 
     def close(self) -> None:
-        """As release_pools()."""
+        """Calls release_pools()."""
         self.release_pools()
 
     @property
     def asleep(self) -> bool:
-        """Whether any of its memory is."""
+        """Whether any of its memory is asleep."""
         return self._own.asleep
 
     @property
     def job(self) -> Job | None:
-        """The ranks that sleep and wake as one; None if there is one."""
+        """The ranks that sleep and wake together; None if there is only one."""
         return self._engine.job
 
     def tags(self) -> dict[str, Any]:
-        """reveille.TagStats of each of vLLM's tags."""
+        """The reveille.TagStats of each of vLLM's tags."""
         return self._own.tags()
 
 
 class WorkerExtension:
-    """Lets an engine that sleeps take its workers off their GPUs, contexts and graphs included.
+    """Lets a sleeping engine take its workers off their GPUs, including contexts and graphs.
 
-    For ``--worker-extension-cls reveille.vllm.WorkerExtension``, by which vLLM adds these methods
-    to its workers: ``llm.sleep(); llm.collective_rpc("leave_gpus")`` and
-    ``llm.collective_rpc("return_to_gpus"); llm.wake_up()``. It is no level of sleep, since vLLM asks
-    the GPU what is free at the end of its own sleep, and a process that is off it has no answer.
+    With ``--worker-extension-cls reveille.vllm.WorkerExtension`` vLLM adds these methods to its
+    workers: ``llm.sleep(); llm.collective_rpc("leave_gpus")`` and
+    ``llm.collective_rpc("return_to_gpus"); llm.wake_up()``. It is not a level of sleep: at the end
+    of its own sleep vLLM asks the GPU for its free memory, which a process off the GPU cannot do.
     """
 
     def leave_gpus(self, timeout: float = 10.0) -> None:
-        """All workers of the engine, or none and it raises why. timeout: seconds for its GPUs."""
+        """Takes all workers of the engine off, or none and raises why. timeout: seconds to wait."""
         allocator = allocator_in_use()
         awake = sorted(tag for tag, stats in allocator.tags().items() if stats.active_bytes)
         if awake:
@@ -200,7 +203,7 @@ class WorkerExtension:
         _asleep.sleep(timeout=timeout, group=allocator.job)
 
     def return_to_gpus(self, timeout: float = 0.0) -> None:
-        """The opposite. Memory stays as LLM.sleep() has left it. timeout: seconds for others to go."""
+        """Undoes leave_gpus(). Memory stays paused. timeout: seconds to wait for others to free memory."""
         _asleep.wake(paused=True, timeout=timeout, group=allocator_in_use().job)
 
 
@@ -214,7 +217,7 @@ def _tags(tags: Sequence[str] | str | None, default: str) -> set[str]:
 
 
 def _suspendable() -> list[Any]:
-    """vLLM's communicators in the NCCL that the tag "nccl" is of. Each notes whether it sleeps."""
+    """vLLM's communicators that use the NCCL of the tag "nccl". Each notes whether it sleeps."""
     known = set(COMMUNICATORS.pointers())
     found = [own.communicator for own in own_communicators()]
     for each in found:
@@ -227,10 +230,10 @@ def _suspendable() -> list[Any]:
 
 
 def _segments_that_stay() -> contextlib.AbstractContextManager[None]:
-    """PyTorch keeps expandable segments out of pools: vLLM turns them off for a block."""
+    """Turns expandable segments off for a block, as vLLM does, since they do not work in pools."""
     try:
         from vllm.device_allocator.alloc_conf import non_expandable_allocations
-    except ImportError:  # then its own allocator does it
+    except ImportError:  # an older vLLM, where its own allocator does it
         return _non_expandable()
     block: contextlib.AbstractContextManager[None] = non_expandable_allocations()
     return block
@@ -254,7 +257,7 @@ def _non_expandable() -> Iterator[None]:
 
 
 class Chooser:
-    """Lies in vLLM's slot until the first question, and then answers by what it has put there."""
+    """Fills vLLM's slot until its first use. Then it forwards to the allocator that it puts there."""
 
     def __init__(self, slot: Any) -> None:
         self._slot = slot  # vLLM's class CuMemAllocator
@@ -271,7 +274,7 @@ class Chooser:
 
 
 def _config_on_the_stack() -> Any:
-    """vLLM's config, which a caller has as ``vllm_config`` or as that of its ``self``; or None."""
+    """vLLM's config: a caller's ``vllm_config`` or ``self.vllm_config``. None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         found = frame.f_locals.get("vllm_config")
@@ -284,7 +287,7 @@ def _config_on_the_stack() -> Any:
 
 
 def _is_wanted(config: Any) -> bool:
-    """Whether Reveille was chosen: by the option, or by the variable for what is cumem's."""
+    """Whether Reveille was chosen: by the option, or for the backend cumem by the variable."""
     everywhere = _alias.VALUES.get(os.environ.get(AS_CUMEM, ""))
     if everywhere is None:
         raise InvalidArgument(
@@ -320,7 +323,7 @@ def _new_allocator(config: Any) -> Allocator:
 
 
 def _ranks_of(config: Any) -> Ranks | None:
-    """The ranks of this worker's engine, which are neighbours in torch.distributed's world."""
+    """The ranks of this worker's engine, which are consecutive in torch.distributed's world."""
     size = 1 if config is None else config.parallel_config.world_size
     if size == 1:
         return None
@@ -338,7 +341,7 @@ def _ranks_of(config: Any) -> Ranks | None:
 
 
 def allocator_in_use() -> Allocator:
-    """Reveille's, if vLLM's memory comes from there. Raises why not."""
+    """Reveille's allocator, if vLLM uses it. Otherwise raises the reason."""
     from vllm.device_allocator.cumem import CuMemAllocator
 
     found = CuMemAllocator.instance
@@ -357,7 +360,7 @@ def allocator_in_use() -> Allocator:
 
 
 def differences() -> list[str]:
-    """What of the installed vLLM's interface is not as this module takes it to be."""
+    """The differences between the installed vLLM's interface and the one that this module knows."""
     try:
         from vllm import device_allocator
         from vllm.device_allocator import cumem
@@ -395,12 +398,12 @@ def differences() -> list[str]:
 
 
 def _has_backends() -> bool:
-    """Whether this vLLM lets its user choose a backend of its sleep mode."""
+    """Whether this vLLM has selectable backends for its sleep mode."""
     return importlib.util.find_spec(FACTORY) is not None
 
 
 def _unanswered(interface: type) -> list[str]:
-    """Public methods, and their parameters, that Allocator lacks."""
+    """Public methods, and parameters, of an interface that Allocator lacks."""
     found = []
     for name, theirs in vars(interface).items():
         if name.startswith("_") or not inspect.isfunction(theirs):
@@ -417,7 +420,7 @@ def _unanswered(interface: type) -> list[str]:
 
 
 def unknown_interface(different: Sequence[str]) -> NotSupported:
-    """Why this vLLM and this Reveille do not go together."""
+    """The exception if this vLLM and this Reveille are incompatible."""
     return NotSupported(
         f"Reveille {_own_version()} does not know the sleep mode of vLLM {_version()} "
         f"({'; '.join(different)}): install vllm=={RAN_WITH[-1]}.0, or a Reveille that knows this "
@@ -434,16 +437,16 @@ def _own_version() -> str:
 
 
 def register() -> None:
-    """Makes the backend known to vLLM. May be called again. Changes nothing for other backends.
+    """Registers the backend with vLLM. May be called repeatedly. Does not affect other backends.
 
-    It never raises, since vLLM calls it for everybody who has the package. If you choose the
-    backend of a vLLM with an unknown interface, the first allocation raises the reason.
+    It never raises, since vLLM calls it whenever the package is installed. If you choose the
+    backend in a vLLM with an unknown interface, the first allocation raises the reason.
     """
     try:
         if _has_backends():
             from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory
 
-            with contextlib.suppress(ValueError):  # it is known already
+            with contextlib.suppress(ValueError):  # it is registered already
                 SleepModeBackendFactory.register_backend(
                     NAME, "reveille._vllm_backend", "ReveilleBackend"
                 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reveille in the place of the package torch_memory_saver."""
+"""Reveille in place of the package torch_memory_saver."""
 
 from reveille.torch_memory_saver import TorchMemorySaver, configure_subprocess, torch_memory_saver
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver reaches its C interface."""
+"""The module through which torch_memory_saver calls its C interface."""
 
 from reveille.torch_memory_saver import BinaryWrapper
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has its classes."""
+"""The module that has torch_memory_saver's classes."""
 
 from reveille.torch_memory_saver import TorchMemorySaver, _TorchMemorySaverImpl
 

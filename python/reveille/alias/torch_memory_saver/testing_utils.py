@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of torch_memory_saver take from it, so that they run here too."""
+"""The helpers that torch_memory_saver's tests import, so that these tests also run here."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["empty_cache", "get_and_print_gpu_memory", "get_device", "is_xpu"]
 
 
 def get_device() -> str:
-    """Where tensors are made."""
+    """The device for tensors."""
     return "cuda"
 
 
 def empty_cache() -> None:
-    """Gives PyTorch's unused segments back."""
+    """Releases PyTorch's unused segments."""
     import torch
 
     torch.cuda.empty_cache()
 
 
 def get_and_print_gpu_memory(message: str, gpu_id: int = 0) -> int:
-    """Bytes in use on a device, of all processes."""
+    """Prints and returns the bytes in use on a device by all processes."""
     import torch
 
     free, total = torch.cuda.mem_get_info(gpu_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What launchers take from torch_memory_saver.utils: the path for LD_PRELOAD, and its setting."""
+"""What launchers use of torch_memory_saver.utils: the path for LD_PRELOAD, and setting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reveille._scope import scope
 
 
 def get_binary_path_from_package(stem: str) -> Path:
-    """The hook library of a mode, by the name that it has in the other package."""
+    """The hook library of a mode, given by its name in the other package."""
     return Path(_hooks.existing("preload" if "preload" in stem else "torch"))
 
 

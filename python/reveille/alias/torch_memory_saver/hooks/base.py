@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has what its two modes share."""
+"""The module that has what torch_memory_saver's two modes share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HookUtilBase:
 
     @staticmethod
     def create(hook_mode: HookMode) -> HookUtilBase:
-        """The one of a mode. Raises InvalidArgument for another name."""
+        """The hook of a mode. Raises InvalidArgument for another name."""
         from . import mode_preload, mode_torch
 
         _hooks.check_mode(hook_mode)
@@ -26,11 +26,11 @@ class HookUtilBase:
         return mode_torch.HookUtilModeTorch()
 
     def get_path_binary(self) -> str:
-        """The file of the library. Raises InvalidState in preload mode without it."""
+        """The file of the library. Raises InvalidState in preload mode if it is not loaded."""
         return _hooks.open_hook(self.MODE).path
 
     def get_allocator(self) -> Any:
-        """What torch.cuda.MemPool is made with."""
+        """The allocator for torch.cuda.MemPool, or None."""
         return None
 
 

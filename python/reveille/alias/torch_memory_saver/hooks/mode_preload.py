@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has its preload mode and configure_subprocess()."""
+"""The module that has torch_memory_saver's preload mode and configure_subprocess()."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HookUtilModePreload(HookUtilBase):
     MODE = "preload"
 
     def get_path_binary(self) -> str:
-        """Its file, of those that LD_PRELOAD names."""
+        """Its file, among those that LD_PRELOAD names."""
         preloaded = re.split("[: ]", super().get_path_binary())
         ours = (each for each in preloaded if re.search("reveille|saver", os.path.basename(each)))
         return next(ours, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has its torch mode."""
+"""The module that has torch_memory_saver's torch mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HookUtilModeTorch(HookUtilBase):
         )
 
     def get_allocator(self) -> Any:
-        """What torch.cuda.MemPool is made with."""
+        """The allocator for torch.cuda.MemPool."""
         return self.allocator.allocator()
 
 
