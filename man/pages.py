@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Makes the manual pages of functions: their prose is written by hand, and what the headers say comes from there.
+"""Makes the manual pages of functions from handwritten prose and from the comments in the headers.
 
-A source (man/NAME.3) names its functions in NAME. Added to it are SYNOPSIS, the first sentences of RETURN VALUE, and
-ERRORS. These come from the comments of the functions. Where one returns a status, its comment says once
+A source (man/NAME.3) lists its functions in NAME. This program adds SYNOPSIS, the first sentences of RETURN VALUE, and
+ERRORS, from the comments of the functions. The comment of a function that returns a status has one clause such as
 
     Returns RVL_OK; RVL_ERR_BUSY (a move is prepared); RVL_ERR_FORKED; as rvl_free(); or the driver's error.
 
-A reason in parentheses belongs to the one status before it. Where there is none, the reason is that of status.h. `as`
-adds the errors of other functions. What cannot be read in this way is refused. Each further function of a page gets a
-page that includes it.
+A reason in parentheses belongs to the status before it. A status without one has the reason in status.h. `as` adds
+the errors of other functions. Any other form is refused. Each further function of a page gets a page that includes
+the first.
 
 A line `.\\" fields rvl_x_options` becomes the list of the fields of that struct, with their comments. RVL_X_* as the
-comment of flags stands for the macros of that name, with theirs.
+comment of `flags` stands for the macros with that prefix, with their comments.
 
 usage: pages.py OUTPUT_DIR HEADER... SOURCE...
 """
@@ -28,21 +28,21 @@ ITEM = re.compile(rf"(RVL_\w+)(?:{REASON})?|as (rvl_\w+\(\)(?: and rvl_\w+\(\))*
 FIELD = re.compile(r"(?:/\*((?:(?!\*/).)*)\*/\s*)?[\w *]+?\b(\w+)(?:\[\w+\])?;(?: */\*((?:(?!\*/).)*)\*/)?", re.DOTALL)
 MACRO = r"#define ({}\w+)(?:\s+(?:\\\n\s*)?\w+ +/\*((?:(?!\*/).)*)\*/)?"
 SEPARATOR = re.compile(r"(?:[;,]? or|[;,]) ")
-MANY = 3  # functions that are called by a common name
+MANY = 3  # more functions than this are named collectively
 
 
 class Function(NamedTuple):
     header: str
     result: str
     parameters: list
-    items: list  # after "Returns": a status, its reason, functions to go by, other errors
+    items: list  # after "Returns": (status, reason, functions with the same errors, other errors)
 
 
 class Headers(NamedTuple):
     text: str
     functions: dict
     reasons: dict  # {status: general reason}, in order
-    common: list  # what reveille.h includes
+    common: list  # the headers that reveille.h includes
 
 
 def flat(comment):
@@ -73,7 +73,7 @@ def read_functions(name, text):
 
 
 def read_headers(texts):
-    """Of {name: text}. All that they refer to must be there."""
+    """Reads {name: text}. Everything that the headers refer to must exist."""
     before, _, after = texts["status.h"].partition("#define RVL_STATUS_MAP")
     general, functions = dict(re.findall(rf"(RVL_ERR_\w+){REASON}", flat(before))), {}
     reasons = {f"RVL_{each}": general.get(f"RVL_{each}") for each in re.findall(r"X\((ERR_\w+), -", after)}
@@ -88,7 +88,7 @@ def read_headers(texts):
 
 
 def returned(headers, function):
-    """[(status, reason)]. Other errors are reasons of the status ""."""
+    """The errors of a function as [(status, reason)]. Other errors have the status ""."""
     found = []
     for status, reason, others, other in headers.functions[function].items:
         for each in re.findall(r"\w+_\w+", others):
@@ -107,7 +107,7 @@ def by_reason(headers, functions, status):
 
 
 def marked(text):
-    """In bold what is in backquotes, and names that have a _. Each sentence on a line."""
+    """Puts text in backquotes and names with a _ in bold, and each sentence on its own line."""
     return re.sub(r"`([^`]+)`|\b(\w*_\w+)\b", r"\\fB\1\2\\fP", re.sub(r"\. (?=[A-Z`])", ".\n", text)) + "."
 
 
@@ -172,7 +172,7 @@ def macros(text, prefix):
 
 
 def fields(text, struct):
-    """The fields of a struct, with their comments. One that has none goes with the field before it."""
+    """The fields of a struct, with their comments. A field without one is listed with the field before it."""
     found = re.search(rf"typedef struct {struct} \{{\n(.*?)\}} {struct};", text, re.DOTALL)
     if not found:
         raise SyntaxError(f"no struct {struct}")
@@ -196,7 +196,7 @@ def fields(text, struct):
 
 
 def page(source, headers):
-    """The functions of a source, and the page."""
+    """The functions of a source, and its page."""
     sections = r"(.*?)(\.Sh DESCRIPTION\n.*?)(?:\.Sh RETURN VALUE\n(.*?))?(\.Sh NOTES\n.*)"
     parts = re.fullmatch(sections, source, re.DOTALL)
     if not parts or re.search(r"^\.Sh (SYNOPSIS|ERRORS)$", source, re.MULTILINE):
