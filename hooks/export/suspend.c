@@ -95,8 +95,8 @@ static const rvli_ipc_importer *find_silent(void)
 static void tell(rvli_ipc_importer *who, rvli_ipc_kind kind)
 {
     const rvli_ipc_message message = rvli_ipc_message_of(kind);
-    who->awaited =
-        who->awaited == 0 ? (uint32_t)kind : 0; /* 0 after a missed reply: do not wait again */
+    /* After a missed reply, 0: do not wait again. */
+    who->awaited = who->awaited == 0 ? (uint32_t)kind : 0;
     (void)rvli_ipc_send(who->socket, &message, NULL, 0);
 }
 

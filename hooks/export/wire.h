@@ -72,8 +72,9 @@ typedef struct rvli_ipc_message {
 rvli_ipc_message rvli_ipc_message_of(rvli_ipc_kind kind);
 
 /*
- * Returns a socket that listens under a process's name, or one that connects to it until the
- * monotonic clock reaches end_ns. On failure returns -1 with errno set: EAGAIN when the time is up.
+ * Returns a socket that listens under a process's name, or one that is connected to it. Connecting
+ * is given up when the monotonic clock reaches end_ns. On failure returns -1 with errno set: EAGAIN
+ * when the time is up.
  */
 int rvli_ipc_listen(uint32_t process, uint64_t nonce);
 int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns);

@@ -56,9 +56,9 @@ static bool is_shared_host_memory(const handle_calls *calls, uintptr_t address)
         return false;
     bool known = calls->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == CUDA_SUCCESS;
     (void)calls->cuMemRelease(handle);
+    /* Values above that of a device are kinds of host memory. */
     return known && properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-           properties.location.type >
-               CU_MEM_LOCATION_TYPE_DEVICE; /* larger values are kinds of host memory */
+           properties.location.type > CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
 /* Whether this process maps host memory that the driver has made shareable. */
