@@ -170,7 +170,7 @@ typedef enum rvl_model_loss {
 /* Which linear layers get LoRA adapters. */
 typedef enum rvl_model_lora_targets {
     RVL_MODEL_LORA_PEFT = 0,  /* PEFT's default: q and v */
-    RVL_MODEL_LORA_ALL_LINEAR /* all linear layers of attention and MLP */
+    RVL_MODEL_LORA_ALL_LINEAR /* all linear layers, and experts where PEFT adapts them */
 } rvl_model_lora_targets;
 
 /* The data type of frozen weights next to adapters. */

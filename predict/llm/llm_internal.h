@@ -332,9 +332,23 @@ uint64_t rvli_tower_count(const rvl_model *model);
 /* Whether PEFT has default targets for the model's family. */
 bool rvli_has_lora_default(const rvl_model *model);
 
+/* What PEFT makes of "all-linear" for a family. */
+typedef enum rvli_lora_rule {
+    RVLI_LORA_LINEAR,     /* adapters of each nn.Linear */
+    RVLI_LORA_PARAMETERS, /* adapters of experts and routers, which are parameters, not of MLPs */
+    RVLI_LORA_REFUSED,    /* PEFT refuses it */
+    RVLI_LORA_FAILS,      /* it adapts the router, with which the forward pass fails */
+    RVLI_LORA_UNKNOWN,    /* no run has shown it */
+} rvli_lora_rule;
+
+rvli_lora_rule rvli_all_linear_rule(const rvl_model *model);
+
+/* Whether the tensor is the weight of an nn.Linear other than the head. */
+bool rvli_is_linear(const rvl_model *model, const rvli_tensor *tensor);
+
 /* Whether LoRA adds an adapter to a parameter; if so, its two matrices. A rank of 0 adds none. */
-bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_tensor *tensor,
-                     rvli_tensor parts_out[2]);
+bool rvli_adapter_of(const rvl_model *model, uint32_t rank, rvl_model_lora_targets targets,
+                     const rvli_tensor *tensor, rvli_tensor parts_out[2]);
 
 /* ---- nf4.c ---- */
 
@@ -343,7 +357,8 @@ bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_t
 #define RVLI_NF4_PACKED 1 /* the packed elements: the only part that FSDP2 splits */
 
 /* Whether a parameter of a frozen base is quantised: linear layers, except the head. */
-bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor);
+bool rvli_is_quantised(const rvl_model *model, rvl_model_base_dtype base,
+                       const rvli_tensor *tensor);
 
 /* Bytes of each of a weight's tensors; 0: it has no such tensor. */
 void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
@@ -352,7 +367,8 @@ void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
 /* Elements of two bytes in a rank's padded share of a parameter. A quantised parameter is stored
  * as a column of bf16 with four elements in each, so that FSDP2 can split it
  * (bnb_4bit_quant_storage). */
-uint64_t rvli_base_share(rvl_model_base_dtype base, const rvli_tensor *tensor, uint64_t ranks);
+uint64_t rvli_base_share(const rvl_model *model, rvl_model_base_dtype base,
+                         const rvli_tensor *tensor, uint64_t ranks);
 
 /* Bytes of a weight's scales in fp32. */
 uint64_t rvli_nf4_scales_bytes(uint64_t elements);

@@ -20,16 +20,15 @@ static uint64_t divide_up(uint64_t value, uint64_t by)
     return (value + by - 1) / by;
 }
 
-bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor)
+bool rvli_is_quantised(const rvl_model *model, rvl_model_base_dtype base, const rvli_tensor *tensor)
 {
-    rvli_tensor parts[2];
-    return base != RVL_MODEL_BASE_BF16 &&
-           rvli_adapter_of(1, RVL_MODEL_LORA_ALL_LINEAR, tensor, parts);
+    return base != RVL_MODEL_BASE_BF16 && rvli_is_linear(model, tensor);
 }
 
-uint64_t rvli_base_share(rvl_model_base_dtype base, const rvli_tensor *tensor, uint64_t ranks)
+uint64_t rvli_base_share(const rvl_model *model, rvl_model_base_dtype base,
+                         const rvli_tensor *tensor, uint64_t ranks)
 {
-    if (!rvli_is_quantised(base, tensor))
+    if (!rvli_is_quantised(model, base, tensor))
         return rvli_tensor_share(tensor, ranks);
     uint64_t packed = divide_up(divide_up(tensor->rows * tensor->columns, 2), STORED_BYTES);
     return divide_up(packed, ranks);

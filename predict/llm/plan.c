@@ -86,17 +86,6 @@ static rvl_status check_base(const rvl_model_options *o)
                                  "'base-dtype'");
 }
 
-/* Whether layers are like Llama's, apart from biases, and norms of q and k. */
-static bool has_plain_layers(const rvl_model *m)
-{
-    const uint64_t others = RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS |
-                            RVLI_WIDE_QK_NORM | RVLI_FUSED_QKV | RVLI_FUSED_UP | RVLI_NORM_IN_FULL |
-                            RVLI_JOINED_ROTARY | RVLI_SCALED_INPUT | RVLI_CAPPED_LOGITS |
-                            RVLI_ONE_NORM | RVLI_NO_GATE | RVLI_GATED_Q | RVLI_ALTUP |
-                            RVLI_NO_ROTARY | RVLI_NUMBERS | RVLI_CENTRED_NORM | RVLI_LAYER_NORM;
-    return (m->features & others) == 0 && !rvli_has_layers(m, RVLI_LAYER_WINDOW);
-}
-
 /* PyTorch's context_parallel() with FSDP2: each rank has a part of every sequence. */
 static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
 {
@@ -112,17 +101,16 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
     if ((uint64_t)o->train_cp * m->layers > CONTEXT_PARTS_MAX)
         return refuse(key, "is predicted for at most 65536 parts of all layers together: choose "
                            "fewer");
-    if (!has_plain_layers(m) || m->experts > 0 || (m->features & (RVLI_MLA | RVLI_SINKS)) ||
+    if ((m->features & (RVLI_MLA | RVLI_SINKS | RVLI_ALTUP | RVLI_LAYER_SCALE)) != 0 ||
         rvli_has_layers(m, RVLI_LAYER_STATE))
-        return refuse(key, "is predicted beside FSDP for dense models with layers as Llama's, "
-                           "Mistral's and Qwen's: leave it out");
+        return refuse(key, "splits attention that q, k and v of each layer go into, and neither "
+                           "latent attention, sinks, states nor Gemma 3n's and 4's: leave it out");
+    if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN)
+        return refuse(key, "is not predicted beside FSDP with 'lora' and 'loss': leave it out, or "
+                           "them");
     if (o->attention == RVL_MODEL_ATTENTION_MATH || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
         return refuse("attention", "parts of sequences are attended to by cudnn or flash beside "
                                    "'train-cp': choose one of them");
-    if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN ||
-        (o->flags & (RVL_MODEL_OFFLOAD | RVL_MODEL_CPU_OFFLOAD)))
-        return refuse(key, "is not predicted beside FSDP with 'lora', 'loss', 'cpu-offload' and "
-                           "'offload-activations': leave it out, or them");
     return RVL_OK;
 }
 
@@ -137,9 +125,10 @@ static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
     if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
         return refuse(key, "leaves layers that compute in fp32, which is predicted in autocast "
                            "alone: say 'autocast' too");
-    if (!has_plain_layers(m))
-        return refuse(key, "is predicted for layers as Llama's, Mistral's and Qwen's, not for "
-                           "this family's: leave it out");
+    if ((m->features & (RVLI_NUMBERS | RVLI_ROUTER_BIAS | RVLI_SINKS | RVLI_ALTUP)) != 0 ||
+        rvli_has_layers(m, RVLI_LAYER_DELTA))
+        return refuse(key, "is not predicted for Granite, routers with a bias, sinks, gated delta "
+                           "nets and Gemma 3n: leave it out");
     if (o->loss != RVL_MODEL_LOSS_PLAIN || o->attention == RVL_MODEL_ATTENTION_MATH ||
         (o->flags & RVL_MODEL_OFFLOAD))
         return refuse(key, "is not predicted with 'loss', 'attention' math and "
@@ -170,18 +159,36 @@ static rvl_status check_adapters(const rvl_model_options *o)
     return RVL_OK;
 }
 
+/* Checks adapters of all linear layers against the family. */
+static rvl_status check_all_linear(const rvl_model *m)
+{
+    static const char key[] = "lora-targets";
+    switch (rvli_all_linear_rule(m)) {
+    case RVLI_LORA_REFUSED:
+        return refuse(key, "PEFT refuses all-linear for this family, since its Mamba kernels would "
+                           "not run the adapters: leave out 'lora'");
+    case RVLI_LORA_FAILS:
+        return refuse(key, "PEFT's all-linear adapts this family's router, and the forward pass "
+                           "then fails: leave out 'lora'");
+    case RVLI_LORA_UNKNOWN:
+        return refuse(key, "what PEFT's all-linear adapts beside this family's experts is not "
+                           "known: leave out 'lora'");
+    case RVLI_LORA_LINEAR:
+    case RVLI_LORA_PARAMETERS:
+        break;
+    }
+    return RVL_OK;
+}
+
 static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
 {
     if (o->lora_rank == 0)
         return RVL_OK;
-    if (m->features & RVLI_XIELU)
-        return refuse("lora", "adapters are not predicted beside xIELU, which then trains "
-                              "nothing: leave it out");
-    if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_STATE))
-        return refuse("lora",
-                      "adapters are predicted for dense models with q, k and v alone, not beside "
-                      "experts, latent attention, Mamba, a gated delta net or a short convolution: "
-                      "leave it out");
+    if (o->lora_targets == RVL_MODEL_LORA_ALL_LINEAR) {
+        rvl_status status = check_all_linear(m);
+        if (status != RVL_OK)
+            return status;
+    }
     if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
         return refuse("lora-targets", "PEFT has no default for this family, and refuses it, too: "
                                       "say 'lora-targets' all-linear");
@@ -199,35 +206,13 @@ static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
         layers += rvli_layer_is(m, layer, RVLI_LAYER_DELTA);
     if (o->train != RVL_MODEL_TRAIN_NONE && chunks * layers > DELTA_CHUNKS_MAX)
         return refuse("seq-len", "the delta rule's loop over chunks of 64 tokens is predicted for "
-                                 "at most 1048576 chunks of all layers: take shorter sequences");
-    return RVL_OK;
-}
-
-static rvl_status check_norms(const rvl_model_options *o)
-{
-    if (o->lora_rank > 0)
-        return refuse("lora",
-                      "adapters are not predicted beside LayerNorm or norms without weights: "
-                      "leave it out");
-    if (o->flags & RVL_MODEL_OFFLOAD)
-        return refuse("offload-activations",
-                      "is not predicted for LayerNorm or norms without weights: leave it out");
-    return RVL_OK;
-}
-
-static rvl_status check_streams(const rvl_model_options *o)
-{
-    if (o->lora_rank > 0)
-        return refuse("lora", "adapters are not predicted beside streams of hidden states: PEFT "
-                              "puts them at seven more products of each layer; leave it out");
+                                 "at most 1048576 chunks of all layers: use shorter sequences");
     return RVL_OK;
 }
 
 /* Checks Gemma 4. */
 static rvl_status check_sized(const rvl_model_options *o)
 {
-    if (o->lora_rank > 0)
-        return refuse("lora", "adapters are not predicted for Gemma 4: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO)
         return refuse("attention", "is not known for Gemma 4, of which wide heads have one kernel "
                                    "(docs/model.md): leave it out");
@@ -236,12 +221,7 @@ static rvl_status check_sized(const rvl_model_options *o)
 
 static rvl_status check_gemma(const rvl_model *m, const rvl_model_options *o)
 {
-    rvl_status status = RVL_OK;
-    if (m->features & RVLI_ALTUP)
-        status = check_streams(o);
-    if (status == RVL_OK && (m->features & RVLI_LAYER_SCALE))
-        status = check_sized(o);
-    return status;
+    return (m->features & RVLI_LAYER_SCALE) != 0 ? check_sized(o) : RVL_OK;
 }
 
 /* Only bitsandbytes' managed memory is known. */
@@ -270,8 +250,6 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
     rvl_status status = check_gemma(m, o);
     if (status == RVL_OK)
         status = check_paged(o);
-    if (status == RVL_OK && (m->features & (RVLI_CENTRED_NORM | RVLI_LAYER_NORM | RVLI_PLAIN_NORM)))
-        status = check_norms(o);
     if (status == RVL_OK)
         status = check_context(m, o);
     if (status == RVL_OK)

@@ -188,7 +188,8 @@ static const setting settings[] = {
     SETTING("Trainer", "lora-targets", "peft|all-linear",
             OF_WORD(lora_targets, "peft|all-linear|", "peft or all-linear"), "peft",
             TRAINER | TRANSFORMERS | ADAPTED,
-            "layers with adapters; peft: q and v; all-linear: all of attention and MLP"),
+            "layers with adapters; peft: q and v; all-linear: every linear layer, "
+            "and experts where PEFT adapts them"),
     SETTING("Trainer", "base-dtype", "bf16|nf4|nf4-single",
             OF_WORD(base_dtype, "bf16|nf4|nf4-single|", "bf16, nf4 or nf4-single"), "bf16",
             TRAINER | TRANSFORMERS | FROZEN,

@@ -69,6 +69,7 @@ typedef struct share_walk {
     unsigned states;
     unsigned bytes;
     bool blocks;
+    const rvl_model *model;
     const rvl_model_options *options;
     bool trained_only; /* only LoRA's adapters, if there are any */
     bool learning;     /* only parameters that get a gradient */
@@ -97,7 +98,7 @@ static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
 static void pack_base(share_walk *w, const rvli_tensor *tensor)
 {
     uint64_t parts[RVLI_NF4_PARTS];
-    if (!rvli_is_quantised(w->options->base_dtype, tensor)) {
+    if (!rvli_is_quantised(w->model, w->options->base_dtype, tensor)) {
         bool wide = (w->options->flags & RVL_MODEL_PREPARE_KBIT) != 0;
         pack_one(w, tensor, wide ? FP32_BYTES : w->bytes);
         return;
@@ -105,7 +106,7 @@ static void pack_base(share_walk *w, const rvli_tensor *tensor)
     rvli_nf4_parts(w->options->base_dtype, tensor->rows * tensor->columns, parts);
     if (w->ranks > 1)
         parts[RVLI_NF4_PACKED] =
-            BF16_BYTES * rvli_base_share(w->options->base_dtype, tensor, w->ranks);
+            BF16_BYTES * rvli_base_share(w->model, w->options->base_dtype, tensor, w->ranks);
     for (size_t i = 0; i < RVLI_NF4_PARTS; i++) {
         if (parts[i] > 0)
             rvli_packer_add(&w->packer, parts[i]);
@@ -121,7 +122,8 @@ static void pack_share(void *user, const rvli_tensor *tensor)
     rvli_tensor parts[2];
     if (!w->trained_only && (!w->learning || rvli_tensor_learns(tensor)))
         pack_base(w, tensor);
-    if (!rvli_adapter_of(o->lora_rank, o->lora_targets, tensor, parts))
+    bool adapted = rvli_adapter_of(w->model, o->lora_rank, o->lora_targets, tensor, parts);
+    if (!adapted || (w->learning && !rvli_tensor_learns(tensor)))
         return;
     bool wide = w->bytes == BF16_BYTES && (o->flags & RVL_MODEL_BF16_ADAPTERS) == 0;
     uint64_t bytes = wide ? FP32_BYTES : w->bytes;
@@ -138,6 +140,7 @@ static void make_shares(const rvli_maker *m, rvl_model_term term, unsigned state
         .states = states,
         .bytes = bytes,
         .blocks = blocks,
+        .model = m->model,
         .options = &m->plan->options,
         .trained_only = m->plan->options.lora_rank > 0 && term != RVL_MODEL_SHARDED_WEIGHTS,
         .learning = term != RVL_MODEL_SHARDED_WEIGHTS && term != RVL_MODEL_TRAINING_COPY,
@@ -213,6 +216,7 @@ static void make_update(const rvli_maker *m)
 
 /* FSDP gathers one layer at a time. Embedding, last norm and head are one unit. */
 typedef struct unit_walk {
+    const rvl_model *model;
     uint64_t ranks;
     rvl_model_base_dtype base;
     uint64_t root_bytes;
@@ -222,7 +226,7 @@ typedef struct unit_walk {
 static void sum_unit(void *user, const rvli_tensor *tensor)
 {
     unit_walk *w = user;
-    uint64_t bytes = rvli_base_share(w->base, tensor, w->ranks) * w->ranks * BF16_BYTES;
+    uint64_t bytes = rvli_base_share(w->model, w->base, tensor, w->ranks) * w->ranks * BF16_BYTES;
     if (tensor->layer == RVL_MODEL_NO_LAYER)
         w->root_bytes += bytes;
     else
@@ -245,7 +249,9 @@ static uint32_t largest_pair(const unit_walk *w, uint32_t layers)
 
 static void make_all_gather(const rvli_maker *m)
 {
-    unit_walk w = {.ranks = m->plan->options.train_ranks, .base = m->plan->options.base_dtype};
+    unit_walk w = {.model = m->model,
+                   .ranks = m->plan->options.train_ranks,
+                   .base = m->plan->options.base_dtype};
     uint32_t first = 0, end = m->model->layers;
     rvli_packer packer;
     if (rvli_maker_is_given(m, RVL_MODEL_ALL_GATHER))

@@ -158,11 +158,8 @@ static void what_is_not_worked_out_is_refused(void **state)
 {
     (void)state;
     const rvl_model_options ddp = {.train = RVL_MODEL_TRAIN_DDP};
-    rvl_model_options lora = ddp, attention = ddp;
-    lora.lora_rank = 8;
-    lora.lora_targets = RVL_MODEL_LORA_ALL_LINEAR;
+    rvl_model_options attention = ddp;
     attention.attention = RVL_MODEL_ATTENTION_FLASH;
-    assert_step_refused(GEMMA4 "}", lora, "lora");
     assert_step_refused(GEMMA4 "}", attention, "attention");
 }
 

@@ -16,7 +16,8 @@ static void convolve_backward(rvli_graph *g, const rvli_node *node, rvli_value *
 {
     (void)gradient;
     rvli_value *copy = rvli_gradient_make(g, node, 0);
-    of_out[1] = rvli_gradient_make(g, node, 1);
+    if (node->input[1].wanted)
+        of_out[1] = rvli_gradient_make(g, node, 1);
     of_out[0] = rvli_gradient_make(g, node, 0);
     if (node->input[2].wanted)
         of_out[2] = rvli_gradient_make(g, node, 2);

@@ -212,25 +212,25 @@ static void grouped_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
                              rvli_value **of_out)
 {
     (void)gradient;
-    of_out[1] = rvli_gradient_make(g, node, 1);
+    if (node->input[1].wanted)
+        of_out[1] = rvli_gradient_make(g, node, 1);
     if (!g->stopped)
         rvli_workspace(g->t, RVLI_WORKSPACE_BACKWARD);
-    of_out[0] = rvli_gradient_make(g, node, 0);
+    if (node->input[0].wanted)
+        of_out[0] = rvli_gradient_make(g, node, 0);
 }
 
-static rvli_value *grouped(rvli_graph *g, rvli_role role, rvli_value *x)
+static rvli_value *grouped(rvli_graph *g, rvli_value *const *inputs)
 {
-    rvli_value *weight = rvli_value_parameter(g, role);
-    if (weight == NULL)
-        return NULL;
-    rvli_value *const inputs[] = {x, weight};
+    rvli_value *x = inputs[0], *weight = inputs[1];
     rvli_shape shape = x->shape;
     shape.width = weight->shape.elements / g->t->model->experts / x->shape.width;
     shape.elements = x->shape.elements / x->shape.width * shape.width;
     rvli_node *node = rvli_node_make(g, grouped_backward, inputs, 2);
-    rvli_node_keep(g, node, x);
-    rvli_node_keep(g, node, weight);
-    rvli_value_release(g, weight);
+    if (weight->learns)
+        rvli_node_keep(g, node, x);
+    if (x->learns)
+        rvli_node_keep(g, node, weight);
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
@@ -240,14 +240,16 @@ static rvli_role role_here(const rvli_graph *g, rvli_role beside, rvli_role alon
     return g->t->units[g->unit].by_role[beside] != 0 ? beside : alone;
 }
 
-static rvli_value *grouped_up(rvli_graph *g, rvli_value *const *x)
+static rvli_value *experts_up(rvli_graph *g, rvli_value *const *nothing)
 {
-    return grouped(g, role_here(g, RVLI_ROLE_EXPERTS_UP, RVLI_ROLE_GATE), x[0]);
+    (void)nothing;
+    return rvli_value_parameter(g, role_here(g, RVLI_ROLE_EXPERTS_UP, RVLI_ROLE_GATE));
 }
 
-static rvli_value *grouped_down(rvli_graph *g, rvli_value *const *x)
+static rvli_value *experts_down(rvli_graph *g, rvli_value *const *nothing)
 {
-    return grouped(g, role_here(g, RVLI_ROLE_EXPERTS_DOWN, RVLI_ROLE_DOWN), x[0]);
+    (void)nothing;
+    return rvli_value_parameter(g, role_here(g, RVLI_ROLE_EXPERTS_DOWN, RVLI_ROLE_DOWN));
 }
 
 /* Over the chosen experts of each token. */
@@ -335,8 +337,9 @@ const rvli_operator rvli_expert_operators[] = {
     RVLI_OPERATOR("rows_at", 2, rows_at),
     RVLI_OPERATOR("masked_fill", 1, masked_fill),
     RVLI_OPERATOR("masked_fill_", 1, masked_fill_in_place),
-    RVLI_OPERATOR("grouped_up", 1, grouped_up),
-    RVLI_OPERATOR("grouped_down", 1, grouped_down),
+    RVLI_OPERATOR("experts_up", 0, experts_up),
+    RVLI_OPERATOR("experts_down", 0, experts_down),
+    RVLI_OPERATOR("grouped", 2, grouped),
     RVLI_OPERATOR("sum_chosen", 1, sum_chosen),
     RVLI_OPERATOR("repeat", 1, repeat),
     RVLI_OPERATOR("by_experts", 1, by_experts),

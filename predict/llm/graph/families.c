@@ -386,6 +386,12 @@ static bool has_embedding(const rvli_graph *g)
     return (g->t->model->features & RVLI_PER_LAYER) != 0;
 }
 
+static bool adapts_parameters(const rvli_graph *g)
+{
+    return g->t->options->lora_targets == RVL_MODEL_LORA_ALL_LINEAR && rvli_is_frozen(g->t) &&
+           rvli_all_linear_rule(g->t->model) == RVLI_LORA_PARAMETERS;
+}
+
 static const struct {
     const char *name;
     bool (*holds)(const rvli_graph *g);
@@ -410,6 +416,7 @@ static const struct {
     {"has_per_layer_input", has_embedding},
     {"has_activation_sparsity", cuts_gate},
     {"input_jitter_noise", has_input_noise},
+    {"adapts_parameters", adapts_parameters},
 };
 
 bool (*rvli_condition_find(rvli_text_word name))(const rvli_graph *g)

@@ -240,11 +240,12 @@ rvli_value *rvli_op_elementwise(rvli_graph *g, rvli_elementwise which, rvli_valu
 /* bias: may be NULL. */
 rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rvli_value *bias,
                             rvl_model_term holder);
-/* A linear layer of the running unit, with its adapter if it has one. */
-rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x);
+/* A linear layer, with its adapter if it has one. NULL without a weight or an input. */
+rvli_value *rvli_linear(rvli_graph *g, rvli_value *weight, rvli_value *x);
 extern const rvli_operator rvli_product_operators[];
 extern const rvli_operator rvli_activation_operators[];  /* activations.c */
 extern const rvli_operator rvli_expert_operators[];      /* experts.c */
+extern const rvli_operator rvli_folded_operators[];      /* folded.c */
 extern const rvli_operator rvli_convolution_operators[]; /* convolution.c */
 extern const rvli_operator rvli_latent_operators[];      /* latent.c */
 extern const rvli_operator rvli_complex_operators[];     /* complex.c */

@@ -614,6 +614,7 @@ static const rvli_operator *const tables[] = {
     rvli_product_operators,
     rvli_activation_operators,
     rvli_expert_operators,
+    rvli_folded_operators,
     rvli_convolution_operators,
     rvli_latent_operators,
     rvli_complex_operators,

@@ -195,22 +195,18 @@ static void bias_workspace(rvli_graph *g, const rvli_value *weight)
     rvli_value_release(g, bias);
 }
 
-rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x)
+rvli_value *rvli_linear(rvli_graph *g, rvli_value *weight, rvli_value *x)
 {
-    rvli_value *weight = rvli_value_parameter(g, role);
     rvli_value *const arguments[] = {x, weight};
     rvli_value *y = NULL;
-    if (x == NULL || weight == NULL) {
-        rvli_value_release(g, weight);
+    if (x == NULL || weight == NULL)
         return NULL;
-    }
-    if (g->t->units[g->unit].adapters[role] == 0)
+    if (rvli_parameter_at(g, weight->leaf)->adapter == 0)
         y = base_layer(g, arguments);
     else
         y = rvli_program_call(
             g, rvli_is_base_quantised(g->t) ? RVLI_ENTRY_LORA_4BIT : RVLI_ENTRY_LORA, arguments, 2);
     bias_workspace(g, weight);
-    rvli_value_release(g, weight);
     return y;
 }
 
@@ -219,8 +215,7 @@ rvli_value *rvli_linear(rvli_graph *g, rvli_role role, rvli_value *x)
 static rvli_value *adapter(rvli_graph *g, rvli_value *const *arguments, uint32_t index)
 {
     rvli_value *x = arguments[0];
-    rvli_role role = rvli_parameter_at(g, arguments[1]->leaf)->role;
-    uint32_t first = g->t->units[g->unit].adapters[role] - 1;
+    uint32_t first = rvli_parameter_at(g, arguments[1]->leaf)->adapter - 1;
     rvli_value *matrix = rvli_value_leaf(g, first + index, 0);
     rvli_value *y = rvli_op_product(g, x, matrix, NULL, x->shape.holder);
     rvli_value_release(g, matrix);

@@ -335,7 +335,7 @@ static void read_assignment(reader *r, rvli_statement *statement)
     while (!failed(r) && statement->source_count < statement->count && take(r, ","));
     bool is_call = r->program->expression[statement->expression[0]].kind == RVLI_CALL;
     if (statement->source_count != statement->count && (statement->source_count > 1 || !is_call))
-        fail(r, "several names take what a call gives, or a value each");
+        fail(r, "several names take the results of one call, or a value each");
     for (uint16_t i = 0; i < statement->count && !failed(r); i++)
         statement->target[i] = slot_of(r, names[i]);
 }
@@ -525,7 +525,7 @@ static void resolve(reader *r, rvli_expression *e)
     e->role = role_of(r, e->name);
     e->kind = is_norm(e->name) ? RVLI_CALL_NORM : RVLI_CALL_LINEAR;
     if (e->role == RVLI_ROLE_OTHER || e->argument_count != 1)
-        fail(r, "what is called is not known");
+        fail(r, "this is neither an operator nor a function, nor a layer with one argument");
 }
 
 static void resolve_all(reader *r)
@@ -570,7 +570,7 @@ void rvli_program_read(rvli_program *program, const rvli_training *t, const char
         while (!failed(&r) && next_line(&r) == 0)
             read_function(&r);
         if (!failed(&r) && *r.at != '\0' && next_line(&r) >= 0)
-            fail(&r, "a line is indented, and belongs to nothing");
+            fail(&r, "a line is indented, but there is no line that it belongs to");
     }
     resolve_all(&r);
     find_entries(program);

@@ -84,7 +84,9 @@ static rvli_value *call_norm(scope *s, const rvli_expression *e)
 static rvli_value *call_linear(scope *s, const rvli_expression *e)
 {
     rvli_value *x = evaluate(s, e->argument[0]);
-    rvli_value *y = rvli_linear(s->g, e->role, x);
+    rvli_value *weight = rvli_value_parameter(s->g, e->role);
+    rvli_value *y = rvli_linear(s->g, weight, x);
+    rvli_value_release(s->g, weight);
     rvli_value_release(s->g, x);
     return y;
 }

@@ -183,12 +183,19 @@ static rvli_value *stack(rvli_graph *g, rvli_value *const *arguments)
 
 /* ---- Projections of all streams except the first ---- */
 
+/* The index of a stream's matrix. Those of all streams follow one another, each before its
+ * adapter. */
+static uint32_t of_stream(const rvli_graph *g, uint32_t last)
+{
+    uint32_t each = g->t->parameters[last].adapter != 0 ? 3 : 1;
+    return last - each * ((uint32_t)stream_count(g) - 1 - g->stream);
+}
+
 static rvli_value *projection(rvli_graph *g, rvli_role role, rvli_value *x)
 {
     uint32_t last = g->t->units[g->unit].by_role[role];
-    uint32_t index = last - (uint32_t)stream_count(g) + g->stream;
-    rvli_value *weight = last > 0 ? rvli_value_leaf(g, index, 0) : NULL;
-    rvli_value *y = rvli_op_product(g, x, weight, NULL, x->shape.holder);
+    rvli_value *weight = last > 0 ? rvli_value_leaf(g, of_stream(g, last - 1), 0) : NULL;
+    rvli_value *y = rvli_linear(g, weight, x);
     rvli_value_release(g, weight);
     return y;
 }

@@ -173,16 +173,16 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
                          const rvli_tensor *tensor)
 {
     rvli_tensor parts[2];
-    if (!rvli_adapter_of(t->options->lora_rank, t->options->lora_targets, tensor, parts))
+    if (!rvli_adapter_of(t->model, t->options->lora_rank, t->options->lora_targets, tensor, parts))
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    unit->adapters[role] = t->parameter_count + 1;
+    t->parameters[unit->by_role[role] - 1].adapter = t->parameter_count + 1;
     for (int i = 0; i < 2; i++) {
         rvli_parameter *parameter = add(t);
         if (parameter == NULL)
             return;
         *parameter = (rvli_parameter){.role = RVLI_ROLE_ADAPTER,
-                                      .trained = true,
+                                      .trained = rvli_tensor_learns(tensor),
                                       .element_bytes = rvli_adapter_bytes(t),
                                       .elements = parts[i].rows * parts[i].columns,
                                       .share_elements = rvli_tensor_share(&parts[i], ranks)};
@@ -198,8 +198,9 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
         [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V,       [RVLI_ROLE_O_BIAS] = RVLI_ROLE_O,
         [RVLI_ROLE_GATE_BIAS] = RVLI_ROLE_GATE, [RVLI_ROLE_UP_BIAS] = RVLI_ROLE_UP,
         [RVLI_ROLE_DOWN_BIAS] = RVLI_ROLE_DOWN};
-    uint32_t *adapter = &unit->adapters[weights[role]];
-    if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0 || t->tape.failed)
+    uint32_t weight = weights[role] != RVLI_ROLE_OTHER ? unit->by_role[weights[role]] : 0;
+    uint32_t *adapter = weight != 0 ? &t->parameters[weight - 1].adapter : &weight;
+    if (*adapter == 0 || t->tape.failed)
         return;
     rvli_parameter *first = &t->parameters[*adapter - 1];
     rvli_parameter bias = t->parameters[t->parameter_count - 1];
@@ -224,20 +225,33 @@ static bool has_experts_first(const rvl_model *model)
            (model->features & (RVLI_GATED_Q | RVLI_SHARED)) == 0;
 }
 
-/* Moves an expert parameter before the router, so that the router stays right behind the
- * experts. */
-static void put_before_router(rvli_training *t, rvli_unit *unit, const rvli_tensor *tensor,
-                              rvli_role role)
+static void swap_ranges(rvli_parameter *all, uint32_t first, uint32_t second)
 {
-    uint32_t last = t->parameter_count, router = unit->by_role[RVLI_ROLE_ROUTER];
-    bool is_expert = strncmp(tensor->pattern, EXPERT, sizeof EXPERT - 1) == 0;
-    if (!is_expert || router == 0 || router + 1 != last || !has_experts_first(t->model))
+    for (uint32_t i = 0; i < second; i++) {
+        rvli_parameter moved = all[first + i];
+        memmove(&all[i + 1], &all[i], first * sizeof *all);
+        all[i] = moved;
+    }
+}
+
+/* Moves what an expert's tensor has brought, from `from` on, before the router and its adapter, so
+ * that these stay right behind the experts. */
+static void put_before_router(rvli_training *t, rvli_unit *unit, uint32_t from, rvli_role role)
+{
+    uint32_t router = unit->by_role[RVLI_ROLE_ROUTER];
+    if (t->tape.failed || router == 0 || router > from || !has_experts_first(t->model))
         return;
-    rvli_parameter expert = t->parameters[last - 1];
-    t->parameters[last - 1] = t->parameters[router - 1];
-    t->parameters[router - 1] = expert;
+    uint32_t moved = t->parameter_count - from, passed = from - (router - 1);
+    rvli_parameter *first = &t->parameters[router - 1];
+    if (passed != (first->adapter != 0 ? 3 : 1))
+        return;
+    swap_ranges(first, passed, moved);
     unit->by_role[role] = router;
-    unit->by_role[RVLI_ROLE_ROUTER] = last;
+    unit->by_role[RVLI_ROLE_ROUTER] = router + moved;
+    if (first->adapter != 0)
+        first->adapter -= passed;
+    if (first[moved].adapter != 0)
+        first[moved].adapter += moved;
 }
 
 /* Buffers of the module: the bias of the choice of experts, and Gemma 4's layer_scalar. */
@@ -252,25 +266,27 @@ static void take_one(rvli_training *t, const rvli_tensor *tensor)
     bool in_layer = tensor->layer != RVL_MODEL_NO_LAYER;
     rvli_unit *unit = in_layer ? &t->units[tensor->layer] : rvli_root(t);
     rvli_role role = role_of(t, tensor->pattern);
+    uint32_t from = t->parameter_count;
     rvli_parameter *parameter = add(t);
     if (parameter == NULL)
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    bool quantised = rvli_is_quantised(t->options->base_dtype, tensor);
+    bool quantised = rvli_is_quantised(t->model, t->options->base_dtype, tensor);
     uint64_t plain = rvli_is_wide_router(t, role) ? RVLI_FULL : rvli_flow_bytes(t);
-    *parameter =
-        (rvli_parameter){.pattern = tensor->pattern,
-                         .layer = tensor->layer,
-                         .role = role,
-                         .is_quantised = quantised,
-                         .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
-                         .element_bytes = quantised ? RVLI_HALF : plain,
-                         .elements = tensor->stack * tensor->rows * tensor->columns,
-                         .share_elements = rvli_base_share(t->options->base_dtype, tensor, ranks)};
+    *parameter = (rvli_parameter){
+        .pattern = tensor->pattern,
+        .layer = tensor->layer,
+        .role = role,
+        .is_quantised = quantised,
+        .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
+        .element_bytes = quantised ? RVLI_HALF : plain,
+        .elements = tensor->stack * tensor->rows * tensor->columns,
+        .share_elements = rvli_base_share(t->model, t->options->base_dtype, tensor, ranks)};
     add_to_unit(t, unit, role);
     put_before_adapter(t, unit, role);
-    put_before_router(t, unit, tensor, role);
     take_adapter(t, unit, role, tensor);
+    if (strncmp(tensor->pattern, EXPERT, sizeof EXPERT - 1) == 0)
+        put_before_router(t, unit, from, role);
 }
 
 /* The module has one matrix for each stream's projection. */

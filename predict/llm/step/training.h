@@ -112,6 +112,7 @@ typedef struct rvli_parameter {
     const char *pattern; /* of its name */
     uint32_t layer;
     rvli_role role;
+    uint32_t adapter; /* index + 1 of the first of its adapter's two; 0: none */
     bool is_quantised;
     bool trained;            /* has a gradient and optimizer states */
     uint64_t element_bytes;  /* gathered, and of its gradient */
@@ -130,12 +131,10 @@ typedef struct rvli_unit {
     uint32_t first; /* index of its first parameter; the root has two separate ranges */
     uint32_t count;
     uint32_t by_role[RVLI_ROLE_COUNT]; /* index of a parameter + 1; 0: none */
-    /* index + 1 of the first of the two for a role's layer; 0: none */
-    uint32_t adapters[RVLI_ROLE_COUNT];
-    uint64_t gathered_bytes;   /* in bf16, adapters in fp32 */
-    uint64_t share_bytes;      /* of a rank */
-    uint64_t trained_elements; /* elements of the share that have a gradient */
-    rvli_block reduced;        /* the share of its reduced gradients */
+    uint64_t gathered_bytes;           /* in bf16, adapters in fp32 */
+    uint64_t share_bytes;              /* of a rank */
+    uint64_t trained_elements;         /* elements of the share that have a gradient */
+    rvli_block reduced;                /* the share of its reduced gradients */
 } rvli_unit;
 
 /* Tensors kept by attention that is plain operations, or that is over parts of each sequence. */
