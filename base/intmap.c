@@ -69,7 +69,7 @@ rvl_status rvli_intmap_reserve(rvli_intmap *map)
 rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value)
 {
     if (key == 0)
-        return rvli_error(RVL_ERR_INVALID, "0 is no key");
+        return rvli_error(RVL_ERR_INVALID, "0 is not a key");
     rvl_status status = rvli_intmap_reserve(map);
     if (status != RVL_OK)
         return status;

@@ -395,7 +395,7 @@ static bool open_place(place *at, rvli_output_name name, rvli_output *output)
     }
     bool direct = at->exists && (at->descriptor || !S_ISREG(at->facts.st_mode));
     if (direct && name == RVLI_OUTPUT_GUESSABLE) {
-        at->why = "is no regular file: remove it, or name another";
+        at->why = "is not a regular file: remove it, or name another";
         errno = EINVAL;
         return false;
     }

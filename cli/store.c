@@ -174,8 +174,8 @@ static bool read_budget(uint64_t *bytes_out)
     if (value == NULL || value[0] == '\0' ||
         (rvl_size_parse(value, bytes_out) == RVL_OK && *bytes_out > 0))
         return true;
-    options_refuse(&store_spec, "store: " BUDGET_VARIABLE " is no size: %s: set one such as 512GiB",
-                   value);
+    options_refuse(&store_spec,
+                   "store: " BUDGET_VARIABLE " is not a size: %s: set one such as 512GiB", value);
     return false;
 }
 

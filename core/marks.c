@@ -195,7 +195,7 @@ static rvl_status set_external(rvl_context *context, int device, const char *nam
     uint64_t before = cause->holder.bytes;
     uint64_t others = ledger->external_bytes - before;
     if (bytes > (uint64_t)INT64_MAX - others)
-        return rvli_error(RVL_ERR_INVALID, "external bytes of 2^63 and more");
+        return rvli_error(RVL_ERR_INVALID, "external bytes of 2^63 or more");
     rvl_status status = take_room(context, device, others + bytes);
     if (status != RVL_OK)
         return status;

@@ -256,7 +256,7 @@ static rvl_status check_refusal(const rvl_context *context, const rvl_refusal *r
     if (refusal->requested_bytes == 0 || refusal->requested_bytes > (uint64_t)INT64_MAX ||
         refusal->free_bytes > (uint64_t)INT64_MAX || (refusal->tag != NULL && !*refusal->tag) ||
         (refusal->where != NULL && !*refusal->where))
-        return rvli_error(RVL_ERR_INVALID, "a refusal of 0 bytes, of 2^63 and more, or with an "
+        return rvli_error(RVL_ERR_INVALID, "a refusal of 0 bytes, of 2^63 or more, or with an "
                                            "empty text");
     rvl_status status = rvli_flags_check(refusal->flags, RVL_REFUSE_BY_ALLOCATOR, 0);
     if (status == RVL_OK && refusal->device != RVL_NO_DEVICE)
@@ -302,13 +302,14 @@ rvl_status rvl_record_end(rvl_context *context, uint32_t exit_status, uint32_t f
     if (status == RVL_OK)
         status = rvli_flags_check(flags, RVL_ENDED_BY_SIGNAL, 0);
     if (status == RVL_OK && missed > (uint64_t)INT64_MAX)
-        status = rvli_error(RVL_ERR_INVALID, "2^63 processes and more are missed");
+        status = rvli_error(RVL_ERR_INVALID, "2^63 or more processes are missing");
     if (status == RVL_OK && (exit_status > (signal ? RVLI_TRACE_SIGNAL_MAX : RVLI_TRACE_EXIT_MAX) ||
                              (signal && exit_status == 0)))
         status = rvli_error(RVL_ERR_INVALID, "an exit status is 0 to 255, a signal 1 to 64");
     if (status == RVL_OK && waits != NULL &&
         (waits[0] == '\0' || strlen(waits) > RVLI_TRACE_NAME_BYTES_MAX))
-        status = rvli_error(RVL_ERR_INVALID, "what is waited for is a text of 1 to 255 bytes");
+        status = rvli_error(RVL_ERR_INVALID,
+                            "the text that says what is waited for must have 1 to 255 bytes");
     if (status != RVL_OK)
         return status;
     rvli_lock(context);

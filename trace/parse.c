@@ -809,15 +809,15 @@ static const char *not_a_trace(const rvli_cursor *cursor, rvli_trace_file *file)
         snprintf(file->first_line, sizeof file->first_line, "%s, and is `%s`%s", must, text,
                  shown < length ? " and more" : "");
     else
-        snprintf(file->first_line, sizeof file->first_line, "%s, and is no text", must);
+        snprintf(file->first_line, sizeof file->first_line, "%s, and is not text", must);
     return file->first_line;
 }
 
 static const char *other_major(rvli_trace_file *file, uint64_t major)
 {
     snprintf(file->first_line, sizeof file->first_line,
-             "major version %" PRIu64 ", and this program reads %d: take the Reveille that wrote "
-             "it, or one of its time",
+             "major version %" PRIu64 ", and this program reads %d: use the version of "
+             "Reveille that wrote it, or one as new",
              major, RVL_TRACE_MAJOR);
     return file->first_line;
 }

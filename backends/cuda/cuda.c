@@ -30,7 +30,7 @@ static rvl_status read_granularity(rvli_cuda_device *device)
                                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                         "asking for the granularity of device memory");
     if (status == RVL_OK && (granularity == 0 || (granularity & (granularity - 1)) != 0))
-        return rvli_error(RVL_ERR_NOT_SUPPORTED, "the granularity is no power of two");
+        return rvli_error(RVL_ERR_NOT_SUPPORTED, "the granularity is not a power of two");
     device->granularity_bytes = granularity;
     return status;
 }

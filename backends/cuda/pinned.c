@@ -487,7 +487,7 @@ rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out)
 {
     char *host = NULL;
     if (size == 0 || size > INT64_MAX)
-        return rvli_error(RVL_ERR_INVALID, "a host buffer of 0 bytes, or of 2^63 and more");
+        return rvli_error(RVL_ERR_INVALID, "a host buffer of 0 bytes, or of 2^63 or more");
     pthread_mutex_lock(&lock);
     rvl_status status = take(rounded(size), node, &host);
     if (status == RVL_ERR_HOST_OOM && has_idle()) {

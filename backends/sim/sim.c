@@ -436,7 +436,7 @@ static rvl_status sim_external_set(void *self, int device, uint64_t bytes)
     rvl_status status = RVL_OK;
     uint64_t room = free_bytes(d) + d->external_bytes;
     if (bytes > (uint64_t)INT64_MAX)
-        status = invalid("external bytes of 2^63 and more");
+        status = invalid("external bytes of 2^63 or more");
     else if (!d->overcommit && bytes > d->external_bytes && bytes > room)
         status = out_of_memory(d, bytes - d->external_bytes);
     else

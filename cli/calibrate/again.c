@@ -46,7 +46,7 @@ static int read_measured(const char *path, const json_t *measured, rvl_measureme
         if (!read_one(json_array_get(measured, i), &list[i]))
             return complain(
                 EXIT_BAD_INPUT,
-                "calibrate: %s: measured[%zu] is no measurement: calibrate the card again", path,
+                "calibrate: %s: measured[%zu] is not a measurement: calibrate the card again", path,
                 i);
     }
     if (count == 0)
@@ -132,10 +132,11 @@ int fit_again(const char *path, const char *output, bool json)
         return explain_replay(status);
     json_t *root = status == RVL_OK ? json_load_file(path, 0, NULL) : NULL;
     if (root == NULL)
-        return complain(EXIT_BAD_INPUT,
-                        "calibrate: %s is no file of a profile: name one that `reveille calibrate` "
-                        "has written, such as card.json",
-                        path);
+        return complain(
+            EXIT_BAD_INPUT,
+            "calibrate: %s is not the file of a profile: name one that `reveille calibrate` "
+            "has written, such as card.json",
+            path);
     output_file file;
     int exit = fit_root(path, root, &profile, !json);
     if (exit == EXIT_FITS && output != NULL)

@@ -362,7 +362,7 @@ static bool print_report(const run *it)
     say("The same trace on the profile and on the card:\n");
     if (!calibrate_print_agreed(&it->agreed))
         return false;
-    say("Worst peak: %.3f %%. Worst time of 5 ms and more: %.1f %%.\n",
+    say("Worst peak: %.3f %%. Worst time of 5 ms or more: %.1f %%.\n",
         100 * agree_worst_peak(&it->agreed), 100 * agree_worst_time(&it->agreed));
     return true;
 }

@@ -136,8 +136,8 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
         }
         const char *word = setting_text(value, text);
         if (strcmp(name, "device") == 0 || strcmp(name, "wake") == 0)
-            return reading_refuse(r, "\"%s\" is no setting here: it is a key of the check itself",
-                                  name);
+            return reading_refuse(
+                r, "\"%s\" is not a setting here: it is a key of the check itself", name);
         if (word == NULL || !model_set(&item->options, name, word, why)) {
             char said[CHECK_TEXT_BYTES];
             snprintf(said, sizeof said, "setting %.64s: %.400s", name,

@@ -116,7 +116,7 @@ static bool check_head(const char *path, int file, char *head, size_t length, in
         return refuse(path, "is neither a program nor a script with #!: name what runs it");
     memcpy(&header, head, sizeof header);
     if (header.e_ident[EI_CLASS] != ELFCLASS64)
-        return refuse(path, "is no 64-bit program, and the preload library is for those");
+        return refuse(path, "is not a 64-bit program, and the preload library is for those");
     if (!has_interpreter(file, &header))
         return refuse(path, "is statically linked: nothing can be loaded into it. Link it "
                             "dynamically, or record the process that calls CUDA");

@@ -91,7 +91,7 @@ static rvl_status take_answer(int socket, int process, const rvl_control_request
     bool to_sleep = request->verb == RVL_CONTROL_SLEEP;
     if (!wait_for_answer(socket, request->timeout_ns))
         return refuse(RVL_ERR_TIMEOUT, process,
-                      "gives no answer: what it was asked for may still go on");
+                      "gives no answer: it may still do what it was asked for");
     if (rvli_packet_take(socket, answer_out, sizeof *answer_out, NULL, 0, &descriptors, 0) !=
             RVLI_PACKET_TAKEN ||
         answer_out->magic != RVLI_CONTROL_MAGIC)

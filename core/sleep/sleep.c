@@ -84,9 +84,8 @@ static rvl_status wait_for_calls(const rvli_sleepers *all, deadline until)
         if (changing == 0)
             return RVL_OK;
         if (left_ns(until) == 0)
-            return rvli_error(RVL_ERR_TIMEOUT,
-                              "calls of other threads go on that allocate, free or "
-                              "move memory: wait for them, or give more time");
+            return rvli_error(RVL_ERR_TIMEOUT, "other threads still allocate, free or move memory: "
+                                               "wait for them, or give more time");
         rest();
     }
 }

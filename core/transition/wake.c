@@ -420,8 +420,8 @@ static rvl_status check_prepared(const rvl_resuming *wake)
         return rvli_error(RVL_ERR_INVALID, "the handle is NULL");
     rvl_status status = rvli_context_check_change(wake->context);
     if (status == RVL_OK && !wake->prepared)
-        status =
-            rvli_error(RVL_ERR_STATE, "the resume goes on already: rvl_resume_finish() ends it");
+        status = rvli_error(RVL_ERR_STATE,
+                            "the resume has been started already: rvl_resume_finish() ends it");
     return status;
 }
 

@@ -107,7 +107,7 @@ static rvl_status check_name(const char *name)
     size_t length = name != NULL ? strnlen(name, RVLI_TAG_MAX_BYTES + 1) : 0;
     return length > 0 && length <= RVLI_TAG_MAX_BYTES
                ? RVL_OK
-               : rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
+               : rvli_error(RVL_ERR_INVALID, "the name of a stage must have 1 to 255 bytes");
 }
 
 /* Larger numbers are NVTX's. */
@@ -115,7 +115,7 @@ static rvl_status check_number(uint64_t number)
 {
     return number > 0 && number < RVLI_NVTX_FIRST_ID
                ? RVL_OK
-               : rvli_error(RVL_ERR_INVALID, "the number of a range is not from 1 to 2^32 - 1");
+               : rvli_error(RVL_ERR_INVALID, "the number of a range must be from 1 to 2^32 - 1");
 }
 
 rvl_status rvl_hooks_stage(const char *name)

@@ -56,8 +56,8 @@ rvl_status rvl_communicator_get(size_t index, rvl_communicator *communicator_out
     if (status != RVL_OK)
         return status;
     if (index >= count)
-        status = rvli_error(RVL_ERR_NOT_FOUND, "there are not so many communicators: count from 0 "
-                                               "until this is answered");
+        status = rvli_error(RVL_ERR_NOT_FOUND, "there is no communicator of this index: count "
+                                               "from 0 until you get this error");
     if (status == RVL_OK)
         status = rvli_nccl_find(&nccl);
     if (status == RVL_OK)

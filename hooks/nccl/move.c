@@ -45,9 +45,9 @@ typedef enum need {
 
 static rvl_status refuse_way_back(rvl_transition_kind kind)
 {
-    rvli_error(RVL_ERR_STATE, "an earlier call of NCCL has not come back: a rank of the "
-                              "communicator has not called it. Make that rank's move, or end the "
-                              "job");
+    rvli_error(RVL_ERR_STATE, "an earlier call of NCCL has not returned: a rank of the "
+                              "communicator has not called it. Call it on that rank, too, or end "
+                              "the job");
     rvli_error_op(rvli_nccl_move_name(kind));
     rvli_error_tag(RVL_COMMUNICATOR_TAG);
     return RVL_ERR_STATE;
@@ -180,12 +180,13 @@ static rvl_status fail_stuck(rvl_transition_kind kind, size_t waiting)
     char message[sizeof(((rvl_error *)NULL)->message)];
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, rvli_nccl_move_name(kind));
-    rvli_text_add(&text, " has not come back on ");
+    rvli_text_add(&text, " has not returned on ");
     rvli_text_add_u64(&text, waiting);
     rvli_text_add(&text, waiting == 1 ? " communicator" : " communicators");
-    rvli_text_add(&text, " in time: it does when all ranks have called it. Make the same move on "
-                         "the missing ones, or abort the communicator; the same move waits for the "
-                         "same call again");
+    rvli_text_add(&text,
+                  " in time: it returns when all ranks have called it. Make the same move on "
+                  "the missing ones, or abort the communicator; the same move waits for the "
+                  "same call again");
     rvli_error(RVL_ERR_TIMEOUT, message);
     rvli_error_op(rvli_nccl_move_name(kind));
     rvli_error_tag(RVL_COMMUNICATOR_TAG);

@@ -82,7 +82,7 @@ rvl_status rvli_recorder_start(const rvli_recorder_options *options)
     const char *name = options->name != NULL ? options->name : program_invocation_short_name;
     size_t length = strlen(name);
     if (length == 0 || length > RVLI_TRACE_NAME_BYTES_MAX)
-        return rvli_error(RVL_ERR_INVALID, "the name of the process has not 1 to 255 bytes");
+        return rvli_error(RVL_ERR_INVALID, "the name of the process must have 1 to 255 bytes");
     pthread_once(&watch_once, watch_forks);
     pthread_mutex_lock(&rvli_record_lock);
     rvl_status status = rvli_record_name_file(options->pattern, name);

@@ -107,8 +107,8 @@ static rvl_status open_driver(usage *new)
     if (symbol == NULL)
         return rvli_error(RVL_ERR_NO_DRIVER,
                           is_named(DRIVER_VARIABLE)
-                              ? "what " DRIVER_VARIABLE " names is no CUDA driver of version 12.0 "
-                                "or newer: unset it, or name one"
+                              ? "what " DRIVER_VARIABLE " names is not a CUDA driver of version "
+                                "12.0 or newer: unset it, or name one"
                               : "no CUDA driver of version 12.0 or newer can be opened: is the "
                                 "NVIDIA driver installed?");
     memcpy(&look_up, &symbol, sizeof look_up);
@@ -155,7 +155,7 @@ static bool open_nvml(nvml *new)
                  find(library, "nvmlDeviceGetIndex", &new->get_index) &&
                  find(library, "nvmlDeviceGetMemoryInfo", &new->get_memory);
     if (!found && is_named(NVML_VARIABLE))
-        rvli_say("what " NVML_VARIABLE " names is no NVML: the driver is asked instead, and no "
+        rvli_say("what " NVML_VARIABLE " names is not NVML: the driver is asked instead, and no "
                  "context is measured. Name libnvidia-ml.so.1, or unset the variable");
     return found && new->init() == 0;
 }

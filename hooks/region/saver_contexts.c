@@ -153,8 +153,8 @@ rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **co
     for (const rvli_saved_context *each = first; each != NULL; each = each->next)
         newer++;
     if (index >= newer)
-        return rvli_error(RVL_ERR_NOT_FOUND, "there are not so many contexts: count from 0 until "
-                                             "this is answered");
+        return rvli_error(RVL_ERR_NOT_FOUND, "there is no context of this index: count from 0 "
+                                             "until you get this error");
     for (newer -= index + 1; newer > 0; newer--)
         first = first->next;
     *device_out = first->device;

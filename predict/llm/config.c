@@ -139,7 +139,7 @@ static void read_latent_attention(rvli_reader *r)
     uint64_t value = rvli_read_dimension(r, "v_head_dim", 0);
     uint64_t q_lora = rvli_read_number_or_zero(r, "q_lora_rank", RVLI_MODEL_DIM_MAX);
     if (rvli_read_flag(r, "attention_bias", false))
-        rvli_read_refuse(r, "attention_bias", "true is not known of this family: set it to false");
+        rvli_read_refuse(r, "attention_bias", "true is not known for this family: set it to false");
     if (q_lora > 0)
         m->features |= RVLI_Q_LORA;
     m->kv_heads = m->heads;
@@ -256,7 +256,7 @@ static void read_mamba(rvli_reader *r)
     if (rvli_read_flag(r, k->conv_bias, true))
         m->features |= RVLI_CONV_BIAS;
     if (rvli_read_flag(r, k->bias, false))
-        rvli_read_refuse(r, k->bias, "true is not known of this family: set it to false");
+        rvli_read_refuse(r, k->bias, "true is not known for this family: set it to false");
 }
 
 /* Falcon-H1 gives Mamba's width a second time, and has options for a norm and biases that are not
@@ -267,7 +267,7 @@ static void check_hybrid(rvli_reader *r)
     uint64_t inner = r->model->dim[RVLI_DIM_MAMBA_INNER];
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         if (rvli_read_flag(r, unknown[i], false))
-            rvli_read_refuse(r, unknown[i], "true is not known of this family: set it to false");
+            rvli_read_refuse(r, unknown[i], "true is not known for this family: set it to false");
     }
     if (r->status == RVL_OK && rvli_read_dimension(r, "mamba_d_ssm", (uint32_t)inner) != inner)
         rvli_read_refuse(r, "mamba_d_ssm", "impossible: not mamba_n_heads times mamba_d_head");
@@ -281,7 +281,7 @@ static void read_short_conv(rvli_reader *r)
     m->dim[RVLI_DIM_THREE_HIDDEN] = rvli_read_product(r, "hidden_size", 3, m->dim[RVLI_DIM_HIDDEN]);
     (void)rvli_read_product(r, "conv_L_cache", kernel, m->dim[RVLI_DIM_HIDDEN]);
     if (rvli_read_flag(r, "conv_bias", false))
-        rvli_read_refuse(r, "conv_bias", "true is not known of this family: set it to false");
+        rvli_read_refuse(r, "conv_bias", "true is not known for this family: set it to false");
 }
 
 static void read_state(rvli_reader *r)
@@ -454,14 +454,14 @@ static void read_rest(rvli_reader *r)
     if ((m->features & RVLI_SPARSE_MIXER) && is_above_zero(r, "input_jitter_noise"))
         m->features |= RVLI_JITTER;
     if ((m->features & RVLI_SPARSE_MIXER) && m->experts_per_token != 2)
-        rvli_read_refuse(r, "num_experts_per_tok", "not known of this family: expected 2");
+        rvli_read_refuse(r, "num_experts_per_tok", "not known for this family: expected 2");
     if (m->features & RVLI_ALTUP)
         read_streams(r);
     if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))
         m->features &= ~RVLI_QK_L2_NORM;
     const char *activation = json_string_value(rvli_read_value(r, "hidden_act"));
     if ((m->features & RVLI_XIELU) && activation != NULL && strcmp(activation, "xielu") != 0)
-        rvli_read_refuse(r, "hidden_act", "not known of this family: expected xielu");
+        rvli_read_refuse(r, "hidden_act", "not known for this family: expected xielu");
     const char *positions = json_string_value(rvli_read_value(r, "position_embedding_type"));
     bool rotary = positions != NULL && strcmp(positions, "rope") == 0;
     if ((r->family->reads & RVLI_ROTARY_IF_SAID) && !rotary)
@@ -575,7 +575,7 @@ static rvl_status no_json(const json_error_t *json)
     bool memory = json->text[0] == '\0' || json_error_code(json) == json_error_out_of_memory;
     rvl_status status =
         rvli_model_fail(memory ? RVL_ERR_HOST_OOM : RVL_ERR_INVALID, "",
-                        "no JSON object: %.160s; expected a config.json", json->text);
+                        "not a JSON object: %.160s; expected a config.json", json->text);
     if (json->line > 0)
         rvli_error_place("", (uint32_t)json->line, 0);
     return status;
@@ -597,7 +597,7 @@ rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_ou
         model == NULL || model->remembered == NULL
             ? rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a model")
         : !json_is_object(root)
-            ? rvli_model_fail(RVL_ERR_INVALID, "", "no JSON object: expected a config.json")
+            ? rvli_model_fail(RVL_ERR_INVALID, "", "not a JSON object: expected a config.json")
             : read_root(&r);
     json_decref(root);
     if (status != RVL_OK) {

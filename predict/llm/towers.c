@@ -212,7 +212,7 @@ static void read_glm(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(MERGED)] =
         rvli_read_product(r, "spatial_merge_size", merge * merge, tower->dim[D(HIDDEN)]);
     if (rvli_read_flag(r, "attention_bias", false))
-        rvli_read_refuse(r, "attention_bias", "true is not known of this tower: set it to false");
+        rvli_read_refuse(r, "attention_bias", "true is not known for this tower: set it to false");
 }
 
 static void read_qwen3(rvli_reader *r, rvli_tower *tower)

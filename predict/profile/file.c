@@ -106,7 +106,7 @@ static void check_keys(reader *r, const json_t *object, const char *parent,
         join(name, parent, key);
         if (known[i] == NULL)
             refuse(r, RVL_ERR_INVALID, name,
-                   "no key of a device profile: correct its spelling, or remove it");
+                   "not a key of a device profile: correct its spelling, or remove it");
     }
 }
 
@@ -338,7 +338,7 @@ static json_t *read_json(reader *r)
     if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory) {
         refuse(r, RVL_ERR_HOST_OOM, NULL, "no host memory for a device profile");
     } else {
-        refuse(r, RVL_ERR_INVALID, NULL, "the device profile is no JSON: %.100s", error.text);
+        refuse(r, RVL_ERR_INVALID, NULL, "the device profile is not JSON: %.100s", error.text);
         rvli_error_place(r->path, (uint32_t)(error.line > 0 ? error.line : 0),
                          (uint32_t)(error.column > 0 ? error.column : 0));
     }

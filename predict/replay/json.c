@@ -154,7 +154,8 @@ typedef struct writer {
 static void put(writer *out, const char *text, size_t size)
 {
     if (out->status == RVL_OK && !out->write(out->user, text, size))
-        out->status = rvli_error(RVL_ERR_IO, "what takes the text of a replay wants no more of it");
+        out->status =
+            rvli_error(RVL_ERR_IO, "the function that takes the text of the replay has failed");
 }
 
 static void put_text(writer *out, const char *text)

@@ -59,7 +59,7 @@ static rvl_status pool_index(rvli_pickle_machine *machine, const rvli_pickle_val
     uint32_t i = 0;
     if (tuple->type != RVLI_PICKLE_TUPLE || tuple->length != 2 ||
         items[tuple->at].type != RVLI_PICKLE_INT || items[tuple->at + 1].type != RVLI_PICKLE_INT)
-        return rvli_pickle_refuse(machine, "a pool's id is no pair of integers");
+        return rvli_pickle_refuse(machine, "a pool's id is not a pair of integers");
     id.first = (int64_t)items[tuple->at].integer;
     id.second = (int64_t)items[tuple->at + 1].integer;
     const rvli_pool_id *pools = table->data;
@@ -83,7 +83,8 @@ static rvl_status unsigned_of(rvli_pickle_machine *machine, const rvli_pickle_va
                               uint64_t *number_out)
 {
     if (value->type != RVLI_PICKLE_INT || value->negative)
-        return rvli_pickle_refuse(machine, "an address or a size is no integer of 0 to 2^64 - 1");
+        return rvli_pickle_refuse(machine,
+                                  "an address or a size is not an integer of 0 to 2^64 - 1");
     *number_out = value->integer;
     return RVL_OK;
 }
@@ -92,7 +93,7 @@ static rvl_status time_of(rvli_pickle_machine *machine, const rvli_pickle_value 
                           int64_t *time_out)
 {
     if (value->type != RVLI_PICKLE_INT)
-        return rvli_pickle_refuse(machine, "time_us is no integer");
+        return rvli_pickle_refuse(machine, "time_us is not an integer");
     *time_out = (int64_t)value->integer;
     return RVL_OK;
 }
@@ -103,7 +104,7 @@ rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *
     switch (word) {
     case RVLI_WORD_TRACE_ACTION:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_pickle_refuse(machine, "an entry's action is no string");
+            return rvli_pickle_refuse(machine, "an entry's action is not a string");
         if (value->word >= RVLI_WORD_ACTION_ALLOC && value->word <= RVLI_WORD_ACTION_USER_DEFINED)
             row->action = (uint8_t)(value->word - RVLI_WORD_ACTION_ALLOC + RVLI_ACTION_ALLOC);
         return RVL_OK;
@@ -116,7 +117,7 @@ rvl_status rvli_build_event_field(rvli_pickle_machine *machine, rvli_event_row *
         return time_of(machine, value, &row->time_us);
     case RVLI_WORD_STREAM:
         if (value->type != RVLI_PICKLE_INT)
-            return rvli_pickle_refuse(machine, "a stream is no integer");
+            return rvli_pickle_refuse(machine, "a stream is not an integer");
         return stream_index(machine, value->integer, &row->stream);
     case RVLI_WORD_POOL_ID:
         if (value->type == RVLI_PICKLE_NONE)
@@ -160,7 +161,7 @@ static rvl_status state_of(rvli_pickle_machine *machine, const rvli_pickle_value
                            uint32_t *state_out)
 {
     if (value->type != RVLI_PICKLE_TEXT)
-        return rvli_pickle_refuse(machine, "a block's state is no string");
+        return rvli_pickle_refuse(machine, "a block's state is not a string");
     if (value->word >= RVLI_WORD_BLOCK_ACTIVE && value->word <= RVLI_WORD_BLOCK_INACTIVE)
         *state_out = (uint32_t)value->word - RVLI_WORD_BLOCK_ACTIVE + RVLI_BLOCK_ACTIVE;
     return RVL_OK;
@@ -207,18 +208,18 @@ static rvl_status set_annotation_field(rvli_pickle_machine *machine, rvli_annota
         return time_of(machine, value, &row->time_us);
     case RVLI_WORD_STAGE:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_pickle_refuse(machine, "an annotation's stage is no string");
+            return rvli_pickle_refuse(machine, "an annotation's stage is not a string");
         row->start = value->word == RVLI_WORD_START;
         return RVL_OK;
     case RVLI_WORD_NAME:
         if (value->type != RVLI_PICKLE_TEXT)
-            return rvli_pickle_refuse(machine, "an annotation's name is no string");
+            return rvli_pickle_refuse(machine, "an annotation's name is not a string");
         row->name_at = value->at;
         row->name_length = value->length;
         return RVL_OK;
     case RVLI_WORD_DEVICE:
         if (value->type != RVLI_PICKLE_INT)
-            return rvli_pickle_refuse(machine, "an annotation's device is no integer");
+            return rvli_pickle_refuse(machine, "an annotation's device is not an integer");
         row->device = (int32_t)value->integer;
         return RVL_OK;
     default:
@@ -402,7 +403,7 @@ rvl_status rvli_build_append(rvli_pickle_machine *machine, const rvli_pickle_val
     rvl_status status = RVL_OK;
     rvli_pickle_run *run;
     if (list->type != RVLI_PICKLE_LIST)
-        return rvli_pickle_refuse(machine, "items are appended to what is no list");
+        return rvli_pickle_refuse(machine, "items are appended to something that is not a list");
     rvli_pickle_container *container = container_of(machine, list);
     while (count > 0 && status == RVL_OK) {
         uint32_t kind, first = 0;
@@ -427,7 +428,7 @@ rvl_status rvli_build_set(rvli_pickle_machine *machine, const rvli_pickle_value 
 {
     rvli_event_row *events = table_of(machine, RVLI_TABLE_EVENTS)->data;
     if (dict->type != RVLI_PICKLE_DICT && dict->type != RVLI_PICKLE_EVENT)
-        return rvli_pickle_refuse(machine, "keys are set in what is no dict");
+        return rvli_pickle_refuse(machine, "keys are set in something that is not a dict");
     if (count % 2 != 0)
         return rvli_pickle_refuse(machine, "a key of a dict has no value");
     if (dict->type == RVLI_PICKLE_EVENT)

@@ -250,7 +250,8 @@ static rvl_status memo_put(rvli_pickle_machine *machine, uint64_t index)
     if (status != RVL_OK)
         return status;
     if (index > (uint64_t)memo->count + MEMO_SLACK)
-        return rvli_pickle_refuse(machine, "a memo number is far from the last: no pickler's work");
+        return rvli_pickle_refuse(
+            machine, "a memo number is far above the last one, which no pickler writes");
     if (index >= memo->count) {
         uint32_t more = (uint32_t)(index - memo->count) + 1;
         status = rvli_pickle_room(machine, memo, more);

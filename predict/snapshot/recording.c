@@ -78,7 +78,7 @@ static rvl_status check_list(const rvli_pickle *pickle, const rvli_pickle_value 
     uint64_t index = 0;
     if (list != NULL && list->type != RVLI_PICKLE_LIST) {
         rvli_text_add(message, name);
-        rvli_text_add(message, " is no list: dump it as ");
+        rvli_text_add(message, " is not a list: dump it as ");
         return refuse(message, "torch.cuda.memory._dump_snapshot() wrote it");
     }
     const rvli_pickle_run *run = rvli_pickle_first_run(pickle, list);
@@ -324,7 +324,7 @@ static rvl_status take_blocks(rvli_recording *recording, uint64_t index,
     if (list != NULL && list->type == RVLI_PICKLE_LIST && !rvli_pickle_is_empty(pickle, list) &&
         !take(pickle, list)) {
         rvli_text_add(message, name);
-        return refuse(message, " is the list of another segment too: no allocator's work");
+        return refuse(message, " is the list of another segment, too, which no allocator does");
     }
     segment->first = recording->block_count;
     rvl_status status = gather(pickle, list, rows, name, &array, message);

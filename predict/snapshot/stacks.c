@@ -130,11 +130,11 @@ static frame_fields fields_of(const rvli_pickle_value *pairs, uint32_t count)
 static rvl_status check_fields(rvli_pickle_machine *machine, const frame_fields *fields)
 {
     if (fields->file->type != RVLI_PICKLE_TEXT)
-        return rvli_pickle_refuse(machine, "a stack frame's filename is no string" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's filename is not a string" WRITTEN_BY);
     if (fields->name != NULL && fields->name->type != RVLI_PICKLE_TEXT)
-        return rvli_pickle_refuse(machine, "a stack frame's name is no string" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's name is not a string" WRITTEN_BY);
     if (fields->line->type != RVLI_PICKLE_INT && fields->line->type != RVLI_PICKLE_NONE)
-        return rvli_pickle_refuse(machine, "a stack frame's line is no integer" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "a stack frame's line is not an integer" WRITTEN_BY);
     return RVL_OK;
 }
 
@@ -214,9 +214,9 @@ rvl_status rvli_build_stack(rvli_pickle_machine *machine, const rvli_pickle_valu
     if (list->type == RVLI_PICKLE_NONE)
         return RVL_OK;
     if (list->type != RVLI_PICKLE_LIST)
-        return rvli_pickle_refuse(machine, "frames are no list" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "frames are not a list" WRITTEN_BY);
     if (containers[list->integer].kind != RVLI_KIND_EMPTY)
-        return rvli_pickle_refuse(machine, "an item of frames is no stack frame" WRITTEN_BY);
+        return rvli_pickle_refuse(machine, "an item of frames is not a stack frame" WRITTEN_BY);
     *stack_out = containers[list->integer].stack;
     return RVL_OK;
 }

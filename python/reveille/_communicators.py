@@ -375,7 +375,7 @@ class Communicators:
             if call is not None and not call.done:
                 if call.move != move:
                     raise InvalidState(
-                        f"{MOVES[call.move]} of an earlier call has not come back: a rank of the "
+                        f"{MOVES[call.move]} of an earlier call has not returned: a rank of the "
                         f"communicator has not called it. Let it {call.move}, or end the job",
                         op=MOVES[move],
                         tag=TAG,
@@ -460,8 +460,8 @@ def _wait(calls: dict[int, _Call], move: str, timeout: float, stop: Stop) -> Non
 
 def _stuck(move: str, count: int, timeout: float) -> TimedOut:
     return TimedOut(
-        f"{MOVES[move]} has not come back on {count} communicator{'s' * (count > 1)} within "
-        f"{timeout:g} s: it does when all ranks have called it. Call {move}() on the missing ones, "
+        f"{MOVES[move]} has not returned on {count} communicator{'s' * (count > 1)} within "
+        f"{timeout:g} s: it returns when all ranks have called it. Call {move}() on the missing ones, "
         f'or destroy the communicator. {move}("{TAG}") waits for the same call again',
         op=MOVES[move],
         tag=TAG,

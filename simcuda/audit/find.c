@@ -25,7 +25,7 @@ static void refuse_valgrind(void)
 {
     static const char words[] =
         "reveille: valgrind aborts in programs that the loader audits: name it as the command, as "
-        "in `reveille run -- valgrind PROGRAM`, which leads the program in another way\n";
+        "in `reveille run -- valgrind PROGRAM`, which starts the program in another way\n";
     const char *preload = getenv("LD_PRELOAD");
     if (preload == NULL || strstr(preload, "/vgpreload_") == NULL)
         return;

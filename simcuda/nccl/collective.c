@@ -31,7 +31,7 @@ static rvli_nccl_result check(rvli_comm *comm, size_t count, rvli_nccl_type type
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     if ((unsigned)type >= RVLI_NCCL_TYPES)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "%d is no data type", (int)type);
+        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "%d is not a data type", (int)type);
     if (rank < 0 || rank >= comm->ranks)
         return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT,
                               "rank %d: the communicator has ranks from 0 to %d", rank,
@@ -47,7 +47,7 @@ static rvli_nccl_result check_operation(const rvli_comm *comm, int operation)
     unsigned known = RVLI_NCCL_OPERATIONS + comm->operations;
     return operation >= 0 && (unsigned)operation < known
                ? RVLI_NCCL_SUCCESS
-               : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "%d is no operation to reduce by",
+               : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "%d is not an operation to reduce by",
                                 operation);
 }
 

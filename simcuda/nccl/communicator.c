@@ -707,7 +707,7 @@ rvli_nccl_result rvli_comm_check(const rvli_comm *comm)
 {
     return comm != NULL && comm->mark == RVLI_COMM_MARK
                ? RVLI_NCCL_SUCCESS
-               : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "this is no communicator");
+               : rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "this is not a communicator");
 }
 
 /* The result of a call on a communicator that is over. ncclGetLastError() has the reason. */

@@ -121,7 +121,8 @@ static CUresult allocate(size_t size_bytes, void **memory_out)
 rvli_nccl_result ncclMemAlloc(void **memory, size_t size_bytes)
 {
     if (memory == NULL || size_bytes == 0)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "ncclMemAlloc: of no bytes, or to NULL");
+        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT,
+                              "ncclMemAlloc: the size is 0, or there is no place for the address");
     return rvli_nccl_driven(allocate(size_bytes, memory));
 }
 

@@ -142,7 +142,7 @@ rvli_nccl_result ncclCommMemStats(rvli_comm *comm, rvli_nccl_memory what, uint64
         *value = comm->total_bytes;
         return RVLI_NCCL_SUCCESS;
     }
-    return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "ncclCommMemStats: %d is no statistic",
+    return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "ncclCommMemStats: %d is not a statistic",
                           (int)what);
 }
 

@@ -255,7 +255,7 @@ static void follows_no_link_of_a_name_that_can_be_guessed(void **state)
     assert_refused(in_folder("x"), GUESSABLE, "ELOOP", "/x: is a symbolic link where a new file");
     assert_holds("victim", "old");
     assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
-    assert_refused(in_folder("fifo"), GUESSABLE, "EINVAL", "is no regular file: remove it");
+    assert_refused(in_folder("fifo"), GUESSABLE, "EINVAL", "is not a regular file: remove it");
     assert_refused(folder, GUESSABLE, "EISDIR", "Is a directory");
     rvli_output output = begin("victim", GUESSABLE);
     rvli_output_close(&output);
@@ -271,7 +271,7 @@ static void refuses_files_of_others_by_a_guessable_name(void **state)
     assert_holds("x", "theirs");
 }
 
-/* ---- What is no regular file ---- */
+/* ---- What is not a regular file ---- */
 
 static void writes_directly(void **state)
 {
@@ -291,7 +291,7 @@ static void writes_directly(void **state)
     close(ends[1]);
     assert_int_equal(rvli_output_open("/dev/null", CHOSEN, &output), RVL_OK);
     rvli_output_close(&output);
-    assert_refused("/dev/null", GUESSABLE, "EINVAL", "is no regular file");
+    assert_refused("/dev/null", GUESSABLE, "EINVAL", "is not a regular file");
 }
 
 /* As `>> x` has it: what is there stays, and both write on where the other ended. */

@@ -100,8 +100,8 @@ def check_fit(reveille, path, folder):
     done = run(reveille, "calibrate", "--fit", again, "-o", "/dev/full")
     expect(done.returncode == 1 and "/dev/full: No space left on device: free some" in done.stderr
            and "version" not in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
-    for change, why in (({"measured": []}, "has no measurements"), ({"measured": [{"act": "map"}]}, "measured[0] is no measurement"),
-                        ({"measured": [{**profile["measured"][0], "least": 3, "median": 2}]}, "measured[0] is no measurement"),
+    for change, why in (({"measured": []}, "has no measurements"), ({"measured": [{"act": "map"}]}, "measured[0] is not a measurement"),
+                        ({"measured": [{**profile["measured"][0], "least": 3, "median": 2}]}, "measured[0] is not a measurement"),
                         ({"costs": {}}, "is missing")):
         with open(again, "w", encoding="utf-8") as file:
             json.dump({**profile, **change}, file)
@@ -109,7 +109,7 @@ def check_fit(reveille, path, folder):
         expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
     done = run(reveille, "calibrate", "--fit", path, "--gpu", "1")
     expect(done.returncode == 2 and "--gpu: not with --fit" in done.stderr, f"--gpu: {done.returncode} {done.stderr}")
-    for one, why in (("h200", "is no file of a profile"), ("tests", "tests is no file of a profile"), ("./none.json", "cannot be read")):
+    for one, why in (("h200", "is not the file of a profile"), ("tests", "tests is not the file of a profile"), ("./none.json", "cannot be read")):
         done = run(reveille, "calibrate", "--fit", one)
         expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
 

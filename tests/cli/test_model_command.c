@@ -349,7 +349,7 @@ static void bad_input_names_file_key_and_remedy(void **state)
          "qwen2.5-7b.json: --mem-fraction: no room for a KV cache"},
         {CONFIGS "qwen2.5-7b.json --device h900 -o x.rvt",
          "--device h900: neither a size nor a profile"},
-        {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: no JSON object"},
+        {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: not a JSON object"},
         {"/dev/stdin -o x.rvt <<END\n{\"model_type\":\"llama\"}\nEND\n",
          "reveille: /dev/stdin: num_hidden_layers: missing: take the config.json"},
     };

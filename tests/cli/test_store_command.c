@@ -90,7 +90,7 @@ static void the_budget_may_be_in_the_environment(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         setenv("REVEILLE_HOST_BUDGET", wrong[i], 1);
         RUN("store", path);
-        check_refused("REVEILLE_HOST_BUDGET is no size");
+        check_refused("REVEILLE_HOST_BUDGET is not a size");
     }
     unsetenv("REVEILLE_HOST_BUDGET");
 }

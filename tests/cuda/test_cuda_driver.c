@@ -278,7 +278,7 @@ static void odd_granularities_are_refused(void **state)
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         odd_granularity = odd[i];
         rvli_cuda.cuMemGetAllocationGranularity = answer_odd_granularity;
-        check_options(NULL, RVL_ERR_NOT_SUPPORTED, "the granularity is no power of two");
+        check_options(NULL, RVL_ERR_NOT_SUPPORTED, "the granularity is not a power of two");
     }
     rvli_cuda = driver;
     check_options(NULL, RVL_OK, "");

@@ -356,7 +356,7 @@ static void test_commands_that_cannot_be_recorded(void **state)
     assert_refused("./text", "./text is neither a program nor a script");
     assert_refused("./empty", "./empty is neither a program nor a script");
     assert_refused("./static", "./static is statically linked: nothing can be loaded into it");
-    assert_refused("./narrow", "./narrow is no 64-bit program");
+    assert_refused("./narrow", "./narrow is not a 64-bit program");
     assert_refused("./outer", "interpreter is a script, too");
     assert_refused("./lost", "/nowhere/sh No such file");
     RUN("record", "./script");

@@ -226,7 +226,7 @@ def devices(command):
     only = snapshot(first, device_traces=[[], first], external_annotations=notes)
     check(run(command, only), 20, 20, 20, "on another device", "a")
     wrong = snapshot(first, device_traces=(first,))
-    assert "device_traces is no list" in run(command, wrong, status=2)
+    assert "device_traces is not a list" in run(command, wrong, status=2)
 
 
 def searches(command):

@@ -139,10 +139,10 @@ def test_frames(command):
 
 
 def test_malformed(command):
-    for frames, message in (({}, "frames are no list"), (["f"], "an item of frames is no stack frame"),
-                            ([{**FRAME, "filename": 3}], "a stack frame's filename is no string"),
-                            ([{**FRAME, "name": []}], "a stack frame's name is no string"),
-                            ([{**FRAME, "line": "7"}], "a stack frame's line is no integer")):
+    for frames, message in (({}, "frames are not a list"), (["f"], "an item of frames is not a stack frame"),
+                            ([{**FRAME, "filename": 3}], "a stack frame's filename is not a string"),
+                            ([{**FRAME, "name": []}], "a stack frame's name is not a string"),
+                            ([{**FRAME, "line": "7"}], "a stack frame's line is not an integer")):
         refused(command, snapshot([entry("alloc", X, 512, 10, frames=frames)]), message)
         block = {"address": X, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": frames}
         segment = {"device": 0, "address": X, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",

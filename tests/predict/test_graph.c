@@ -555,15 +555,16 @@ static void a_fault_in_a_text_is_told_with_its_line(void **state)
         {"def decoder_layer(x):\n    if colour:\n        return x\n", "line 2: a condition"},
         {"def decoder_layer(x):\n    for step in layers:\n", "line 2: layer"},
         {"def decoder_layer(x):\n    return nothing\n", "line 3: a name has no value"},
-        {"def decoder_layer(x):\n    return unknown(x)\n", "line 3: what is called is not known"},
+        {"def decoder_layer(x):\n    return unknown(x)\n",
+         "line 3: this is neither an operator nor a function, nor a layer with one argument"},
         {"def decoder_layer(x):\n    return x.silu(x)\n",
          "line 3: an operator is called with more or fewer arguments than it has"},
         {"def decoder_layer(x):\n    return decoder_layer(x, x)\n",
          "line 3: a function is called with more or fewer arguments than it has"},
         {"def decoder_layer(x):\n    a, b = x\n",
-         "line 2: several names take what a call gives, or a value each"},
+         "line 2: several names take the results of one call, or a value each"},
         {"# nothing\n  def decoder_layer(x):\n",
-         "line 2: a line is indented, and belongs to nothing"},
+         "line 2: a line is indented, but there is no line that it belongs to"},
     };
     rvl_model model = {.type = "llama"};
     const rvli_training t = {.model = &model};

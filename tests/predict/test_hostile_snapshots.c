@@ -325,8 +325,8 @@ static void a_list_of_blocks_is_read_once(void **state)
     }
     write_byte(&to, 'e');
     end_file(&to);
-    check_refused(&to,
-                  "segments[1].blocks is the list of another segment too: no allocator's work");
+    check_refused(
+        &to, "segments[1].blocks is the list of another segment, too, which no allocator does");
     free(to.data);
 }
 
@@ -461,7 +461,7 @@ typedef struct odd_value {
 
 static const odd_value odd_values[] = {
     ODD("device_traces", "}",
-        "device_traces is no list: dump it as "
+        "device_traces is not a list: dump it as "
         "torch.cuda.memory._dump_snapshot() wrote it"),
     ODD("device_traces", "](" ENTRY "e",
         "device_traces[0]: an entry of a trace, where a list" AS_WRITTEN),
@@ -490,9 +490,9 @@ static const odd_value odd_values[] = {
     ODD("device_traces",
         "](](}(\x8c\x06"
         "actionK\x01uee",
-        "byte 35: an entry's action is no string"),
+        "byte 35: an entry's action is not a string"),
     ODD("segments", "N",
-        "segments is no list: dump it as "
+        "segments is not a list: dump it as "
         "torch.cuda.memory._dump_snapshot() wrote it"),
     ODD("segments", "](Ne", "segments[0]: None, where a segment" AS_WRITTEN),
     ODD("segments", "](" FRAME "e", "segments[0]: a stack frame, where a segment" AS_WRITTEN),
@@ -534,20 +534,20 @@ static const odd_value odd_values[] = {
     ODD("segments",
         SEGMENT("\x8c\x06"
                 "blocks](}(\x8c\x05stateN\x8c\x04sizeK\x01ue"),
-        "byte 132: a block's state is no string"),
+        "byte 132: a block's state is not a string"),
     ODD("external_annotations", "N",
-        "external_annotations is no list: dump it as "
+        "external_annotations is not a list: dump it as "
         "torch.cuda.memory._dump_snapshot() wrote it"),
     ODD("external_annotations", "](]e",
         "external_annotations[0]: a list, where an annotation" AS_WRITTEN),
     ODD("external_annotations", "](}(\x8c\x05stageN\x8c\x04name\x8c\x01nue",
-        "byte 108: an annotation's stage is no string"),
+        "byte 108: an annotation's stage is not a string"),
     ODD("external_annotations", "](}(\x8c\x05stage\x8c\x01s\x8c\x04nameNue",
-        "byte 108: an annotation's name is no string"),
+        "byte 108: an annotation's name is not a string"),
     ODD("external_annotations",
         "](}(\x8c\x05stage\x8c\x01s\x8c\x04name\x8c\x01n\x8c\x06"
         "deviceNue",
-        "byte 119: an annotation's device is no integer"),
+        "byte 119: an annotation's device is not an integer"),
 };
 
 static void other_types_are_refused_with_their_place(void **state)

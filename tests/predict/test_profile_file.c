@@ -110,7 +110,7 @@ static const struct {
     {"1073741824", "1.5", RVL_ERR_INVALID, "capacity_bytes", "whole number"},
     {"1073741824", "1", RVL_ERR_INVALID, "capacity_bytes", "must be from"},
     {"1073741824", "-1", RVL_ERR_INVALID, "capacity_bytes", "must be from"},
-    {"1073741824", "99999999999999999999", RVL_ERR_INVALID, NULL, "no JSON"},
+    {"1073741824", "99999999999999999999", RVL_ERR_INVALID, NULL, "not JSON"},
     {"2097152", "2097153", RVL_ERR_INVALID, "granularity_bytes", "power of two"},
     {"\"rdma\":true", "\"rdma\":1", RVL_ERR_INVALID, "rdma", "true or false"},
     {"\"create\":{\"call_ns\":7", "\"create\":{\"call_ns\":-7", RVL_ERR_INVALID,
@@ -130,10 +130,10 @@ static const struct {
     {"\"driver\":{", "\"driver\":[],\"x\":{", RVL_ERR_INVALID, "x", "correct its spelling"},
     {"\"streams_bytes\":3,", "", RVL_ERR_INVALID, "driver.streams_bytes", "is missing"},
     {"\"measured\":[]", "\"measure\":[]", RVL_ERR_INVALID, "measure", "correct its spelling"},
-    {"\"rdma\":true,", "\"rdma\":true,\"rdma\":true,", RVL_ERR_INVALID, NULL, "no JSON"},
+    {"\"rdma\":true,", "\"rdma\":true,\"rdma\":true,", RVL_ERR_INVALID, NULL, "not JSON"},
     {"\"rdma\":true,", "\"rdma\":true,\"capacity_doubt_bytes\":2000000000,", RVL_ERR_INVALID,
      "capacity_doubt_bytes", "must be from"},
-    {"\"rdma\":true,", "\"rdma\":true", RVL_ERR_INVALID, NULL, "no JSON"},
+    {"\"rdma\":true,", "\"rdma\":true", RVL_ERR_INVALID, NULL, "not JSON"},
 };
 
 static void replaced(const char *from, const char *to, char *text, size_t size)

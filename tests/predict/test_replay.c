@@ -980,7 +980,7 @@ static void test_bad_questions(void **state)
     assert_refused(rvl_replay_write_json(replay, NULL, NULL), RVL_ERR_INVALID,
                    "the replay or write is NULL");
     assert_refused(rvl_replay_write_json(replay, take_nothing, NULL), RVL_ERR_IO,
-                   "what takes the text of a replay wants no more of it");
+                   "the function that takes the text of the replay has failed");
     assert_refused(rvl_replay_to_json(NULL, &json), RVL_ERR_INVALID,
                    "the replay or json_out is NULL");
     /* The stages of this have neither measures nor readings, which is no failure. */

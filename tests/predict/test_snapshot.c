@@ -1056,9 +1056,9 @@ static const bad_file bad_files[] = {
     BAD("\x80\x04\xff", "byte 2: opcode 255 is none"),
     BAD("\x80\x04u", "byte 2: the pickle takes a mark"),
     BAD("\x80\x04(u", "byte 3: the pickle takes a value"),
-    BAD("\x80\x04N(NNu", "byte 6: keys are set in what is no dict"),
+    BAD("\x80\x04N(NNu", "byte 6: keys are set in something that is not a dict"),
     BAD("\x80\x04}(Nu", "byte 5: a key of a dict has no value"),
-    BAD("\x80\x04N(Ne", "byte 5: items are appended to what is no list"),
+    BAD("\x80\x04N(Ne", "byte 5: items are appended to something that is not a list"),
     BAD("\x80\x04]a", "byte 3: the pickle takes a value"),
     BAD("\x80\x04.", "byte 2: the pickle takes a value"),
     BAD("\x80\x04N(.", "byte 4: the pickle takes a value"),
@@ -1078,11 +1078,11 @@ static const bad_file bad_files[] = {
     BAD("\x80\x04}(\x8c\x06"
         "action\x8c\x05"
         "alloc\x8c\x07time_usNu.",
-        "byte 29: time_us is no integer"),
+        "byte 29: time_us is not an integer"),
     BAD("\x80\x04}(\x8c\x06"
         "action\x8c\x05"
         "alloc\x8c\x06streamNu.",
-        "byte 28: a stream is no integer"),
+        "byte 28: a stream is not an integer"),
     BAD("\x80\x04}(\x8c\x06"
         "action\x8c\x05"
         "alloc\x8c\x07pool_idK\x01u.",

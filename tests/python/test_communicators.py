@@ -397,10 +397,10 @@ def test_a_late_rank_without_a_group(tmp_path):
                 time.sleep(0.01)
             reveille.pause("nccl")
         else:
-            with pytest.raises(reveille.TimedOut, match="has not come back on 2 communicators"):
+            with pytest.raises(reveille.TimedOut, match="has not returned on 2 communicators"):
                 reveille.pause("nccl", group_timeout=0.3)
             assert states() == ["pausing", "pausing"]
-            with pytest.raises(reveille.InvalidState, match="has not come back: a rank"):
+            with pytest.raises(reveille.InvalidState, match="has not returned: a rank"):
                 reveille.resume("nccl", group_timeout=0.3)
             store.set(f"refused/{rank}", "")
             reveille.pause("nccl")

@@ -244,7 +244,7 @@ static void a_late_rank_is_waited_for_again(void **unused)
     assert_int_equal(rvl_last_error(&said), RVL_OK);
     assert_string_equal(said.op, "ncclCommSuspend");
     assert_string_equal(said.tag, "nccl");
-    assert_non_null(strstr(said.message, "has not come back on 1 communicator in time"));
+    assert_non_null(strstr(said.message, "has not returned on 1 communicator in time"));
     assert_int_equal(rvl_communicator_remove(comms[0]), RVL_ERR_BUSY);
     assert_int_equal(rvl_hooks_pause(RVL_COMMUNICATOR_TAG), RVL_ERR_BUSY);
     assert_int_equal(rvl_communicator_abort(move), RVL_ERR_TIMEOUT);

@@ -365,7 +365,7 @@ static const refusal refusals[] = {
     /* the first line */
     {"x\n", 1, 1, "not a Reveille trace: its first line must be `reveille-trace 1.N`, and is `x`"},
     {"\n", 1, 1, "must be `reveille-trace 1.N`, and is empty"},
-    {"\x1f\x8b\b\n", 1, 1, "must be `reveille-trace 1.N`, and is no text"},
+    {"\x1f\x8b\b\n", 1, 1, "must be `reveille-trace 1.N`, and is not text"},
     {"{\"traceEvents\": [{\"name\": \"a step of \xc3\xa4\"}, {}]}\n", 1, 1,
      "and is `{\"traceEvents\": [{\"name\": \"a step of ??\"` and more"},
     {"reveille-trace x\n", 1, 16, "not a Reveille trace"},
@@ -802,8 +802,9 @@ static void ranges_are_of_their_version(void **state)
 static void refuses_another_major(void **state)
 {
     (void)state;
-    check_error(read_text("reveille-trace 2.0\nanything\n"), RVL_ERR_VERSION, 1, 16,
-                "major version 2, and this program reads 1: take the Reveille that wrote it");
+    check_error(
+        read_text("reveille-trace 2.0\nanything\n"), RVL_ERR_VERSION, 1, 16,
+        "major version 2, and this program reads 1: use the version of Reveille that wrote it");
     check_error(read_text("reveille-trace 0.9\n"), RVL_ERR_VERSION, 1, 16, "major version 0,");
 }
 

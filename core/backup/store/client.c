@@ -82,8 +82,8 @@ static rvl_status give_up(rvli_store_client *client, rvli_packet_result result)
     case RVLI_PACKET_TAKEN:
     case RVLI_PACKET_WRONG:
         return fail(client, EPROTO,
-                    "what answers at the path of the store is none of this version: end it, and "
-                    "start one (reveille store PATH)");
+                    "what answers at the path of the store is not a store of this version: end "
+                    "it, and start one (reveille store PATH)");
     default:
         return no_owner(&client->address, EPIPE);
     }
