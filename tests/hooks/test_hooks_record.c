@@ -721,7 +721,7 @@ static void test_refused(void **state)
     RUN("plain", "RVL_NVML_LIBRARY=libm.so.6");
     assert_int_equal(ran.status, 0);
     assert_int_equal(ran.count, 1);
-    assert_non_null(strstr(ran.says, "what RVL_NVML_LIBRARY names is no NVML"));
+    assert_non_null(strstr(ran.says, "what RVL_NVML_LIBRARY names is not NVML"));
 }
 
 /* A relative path, one with %p, and one without an extension. */

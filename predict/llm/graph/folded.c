@@ -21,7 +21,7 @@ static rvli_value *stacked_a(rvli_graph *g, rvli_value *const *weight)
     return matrix_of(g, weight[0], 0, 0);
 }
 
-/* B for each expert: a permuted view, whose gradient is copied into the order of B. */
+/* B for each expert: a permuted view. Its gradient is copied into the order of B. */
 static rvli_value *stacked_b(rvli_graph *g, rvli_value *const *weight)
 {
     rvli_value *b = matrix_of(g, weight[0], 1, 0);
