@@ -4,8 +4,8 @@
  *
  * The adapter of a weight with m rows and n columns is two matrices: r rows of n columns, and m
  * rows of r. Where PEFT has a default for a family, it is q and v (peft/utils/constants.py). PEFT's
- * "all-linear" means every nn.Linear except the head. Routers and experts are other modules, except
- * Gemma 4's router.
+ * "all-linear" means every nn.Linear except the head. Experts are parameters, and so are routers,
+ * except Gemma 4's. PEFT adapts them in some families.
  */
 #include <string.h>
 
@@ -73,33 +73,37 @@ static bool has_part(const rvli_tensor *tensor, const char *const *parts)
     return false;
 }
 
+static bool is_router(const rvli_tensor *tensor)
+{
+    return strcmp(tensor->pattern, LAYER "mlp.gate.weight") == 0;
+}
+
 bool rvli_is_linear(const rvl_model *model, const rvli_tensor *tensor)
 {
     static const char *const others[] = {"embed_tokens", "lm_head",       ".conv.conv.",
                                          ".conv1d.",     ".mlp.experts.", NULL};
-    static const char *const router[] = {".mlp.gate.", NULL};
     if (tensor->columns == 1 || has_part(tensor, others))
         return false;
-    return !has_part(tensor, router) || (model->features & RVLI_LAYER_SCALE) != 0;
+    return !is_router(tensor) || (model->features & RVLI_LAYER_SCALE) != 0;
 }
 
-/* PEFT takes the names of MLPs' layers for those of experts. */
-static bool is_parameter(const rvli_tensor *tensor)
+/* PEFT takes the names of an MLP's layers for those of experts, and adapts no MLP. */
+static bool is_adapted_beside_experts(const rvl_model *model, const rvli_tensor *tensor)
 {
-    static const char *const layers[] = {"gate_proj.", "up_proj.", "down_proj.", NULL};
-    static const char *const router[] = {".mlp.gate.weight", NULL};
-    return has_part(tensor, layers) ? tensor->stack > 1 : has_part(tensor, router);
+    static const char *const mlp[] = {"gate_proj.", "up_proj.", "down_proj.", NULL};
+    if (has_part(tensor, mlp))
+        return tensor->stack > 1;
+    return is_router(tensor) || rvli_is_linear(model, tensor);
 }
 
 static bool is_adapted(const rvl_model *model, rvl_model_lora_targets targets,
                        const rvli_tensor *tensor)
 {
-    static const char *const layers[] = {"gate_proj.", "up_proj.", "down_proj.", NULL};
     if (targets == RVL_MODEL_LORA_PEFT)
         return is_q_or_v(tensor);
-    if (rvli_all_linear_rule(model) != RVLI_LORA_PARAMETERS)
-        return rvli_is_linear(model, tensor);
-    return is_parameter(tensor) || (rvli_is_linear(model, tensor) && !has_part(tensor, layers));
+    return rvli_all_linear_rule(model) == RVLI_LORA_PARAMETERS
+               ? is_adapted_beside_experts(model, tensor)
+               : rvli_is_linear(model, tensor);
 }
 
 /* Each expert has an adapter of the rank, and of twice the rank where gate and up are one

@@ -103,8 +103,9 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
                            "fewer");
     if ((m->features & (RVLI_MLA | RVLI_SINKS | RVLI_ALTUP | RVLI_LAYER_SCALE)) != 0 ||
         rvli_has_layers(m, RVLI_LAYER_STATE))
-        return refuse(key, "splits attention that q, k and v of each layer go into, and neither "
-                           "latent attention, sinks, states nor Gemma 3n's and 4's: leave it out");
+        return refuse(
+            key, "is not predicted for latent attention, sinks, layers with a state, and Gemma "
+                 "3n and 4: leave it out");
     if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN)
         return refuse(key, "is not predicted beside FSDP with 'lora' and 'loss': leave it out, or "
                            "them");

@@ -1268,7 +1268,7 @@ static void other_attention_refuses_parts_of_sequences(void **state)
             model,
             (rvl_model_options){
                 .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .seq_len = 1024},
-            "train-cp", "neither latent attention, sinks, states");
+            "train-cp", "is not predicted for latent attention, sinks");
         rvl_model_close(model);
     }
 }

@@ -1,30 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * LoRA's adapters of parameters that are no linear layer's: stacks of experts, and routers
- * (peft/tuners/lora/layer.py, ParamWrapper).
+ * LoRA's adapters of parameters that do not belong to a linear layer: stacks of experts, and
+ * routers (peft/tuners/lora/layer.py, ParamWrapper).
  *
  * The product of the two matrices is added to the whole parameter in each forward pass. So its
  * users keep a second tensor of the parameter's size, and make a whole gradient of it.
  */
 #include "predict/llm/graph/graph.h"
 
-static rvli_value *matrix_of(rvli_graph *g, const rvli_value *weight, uint32_t index,
-                             uint64_t width)
-{
-    uint32_t first = rvli_parameter_at(g, weight->leaf)->adapter;
-    return first != 0 ? rvli_value_leaf(g, first - 1 + index, width) : NULL;
-}
-
 /* A for each expert: a view. */
 static rvli_value *stacked_a(rvli_graph *g, rvli_value *const *weight)
 {
-    return matrix_of(g, weight[0], 0, 0);
+    return rvli_adapter_matrix(g, weight[0], 0, 0);
 }
 
 /* B for each expert: a permuted view. Its gradient is copied into the order of B. */
 static rvli_value *stacked_b(rvli_graph *g, rvli_value *const *weight)
 {
-    rvli_value *b = matrix_of(g, weight[0], 1, 0);
+    rvli_value *b = rvli_adapter_matrix(g, weight[0], 1, 0);
     if (b == NULL)
         return NULL;
     rvli_shape shape = b->shape;
@@ -38,8 +31,8 @@ static rvli_value *stacked_b(rvli_graph *g, rvli_value *const *weight)
 /* B times A, of a parameter that is one matrix. */
 static rvli_value *product_of_adapter(rvli_graph *g, rvli_value *const *weight)
 {
-    rvli_value *a = matrix_of(g, weight[0], 0, 0);
-    rvli_value *b = matrix_of(g, weight[0], 1, g->t->options->lora_rank);
+    rvli_value *a = rvli_adapter_matrix(g, weight[0], 0, 0);
+    rvli_value *b = rvli_adapter_matrix(g, weight[0], 1, g->t->options->lora_rank);
     rvli_value *delta = rvli_op_product(g, b, a, NULL, RVL_MODEL_ACTIVATIONS);
     rvli_value_release(g, a);
     rvli_value_release(g, b);
@@ -61,29 +54,30 @@ static void fold_backward(rvli_graph *g, const rvli_node *node, rvli_value *grad
     }
 }
 
-/* torch.baddbmm(weight, b, a): a tensor like the weight. B is copied for the product. */
-static rvli_value *baddbmm(rvli_graph *g, rvli_value *const *arguments)
+/* A tensor like the weight. B is copied for the product. */
+static rvli_value *sum_of(rvli_graph *g, rvli_node *node, rvli_value *const *arguments)
 {
     rvli_shape shape = arguments[0]->shape;
     shape.holder = RVL_MODEL_ACTIVATIONS;
+    rvli_value *sum = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    if (!g->stopped)
+        rvli_work(g, rvli_shape_bytes(&arguments[1]->shape));
+    return sum;
+}
+
+/* torch.baddbmm(weight, b, a) */
+static rvli_value *baddbmm(rvli_graph *g, rvli_value *const *arguments)
+{
     rvli_node *node = rvli_node_make(g, fold_backward, arguments, 3);
     rvli_node_keep(g, node, arguments[1]);
     rvli_node_keep(g, node, arguments[2]);
-    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
-    if (!g->stopped)
-        rvli_work(g, rvli_shape_bytes(&arguments[1]->shape));
-    return y;
+    return sum_of(g, node, arguments);
 }
 
 /* PyTorch tries a parametrization once, without a gradient. */
 static rvli_value *try_baddbmm(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_shape shape = arguments[0]->shape;
-    shape.holder = RVL_MODEL_ACTIVATIONS;
-    rvli_value *y = rvli_value_make(g, &shape);
-    if (!g->stopped)
-        rvli_work(g, rvli_shape_bytes(&arguments[1]->shape));
-    return y;
+    return sum_of(g, NULL, arguments);
 }
 
 const rvli_operator rvli_folded_operators[] = {

@@ -242,6 +242,10 @@ rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rv
                             rvl_model_term holder);
 /* A linear layer, with its adapter if it has one. NULL without a weight or an input. */
 rvli_value *rvli_linear(rvli_graph *g, rvli_value *weight, rvli_value *x);
+/* A (index 0) or B (1) of a parameter's adapter, NULL if it has none. width: as rvli_value_leaf().
+ */
+rvli_value *rvli_adapter_matrix(rvli_graph *g, const rvli_value *weight, uint32_t index,
+                                uint64_t width);
 extern const rvli_operator rvli_product_operators[];
 extern const rvli_operator rvli_activation_operators[];  /* activations.c */
 extern const rvli_operator rvli_expert_operators[];      /* experts.c */

@@ -212,11 +212,17 @@ rvli_value *rvli_linear(rvli_graph *g, rvli_value *weight, rvli_value *x)
 
 /* ---- LoRA's adapters ---- */
 
+rvli_value *rvli_adapter_matrix(rvli_graph *g, const rvli_value *weight, uint32_t index,
+                                uint64_t width)
+{
+    uint32_t first = rvli_parameter_at(g, weight->leaf)->adapter;
+    return first != 0 ? rvli_value_leaf(g, first - 1 + index, width) : NULL;
+}
+
 static rvli_value *adapter(rvli_graph *g, rvli_value *const *arguments, uint32_t index)
 {
     rvli_value *x = arguments[0];
-    uint32_t first = rvli_parameter_at(g, arguments[1]->leaf)->adapter - 1;
-    rvli_value *matrix = rvli_value_leaf(g, first + index, 0);
+    rvli_value *matrix = rvli_adapter_matrix(g, arguments[1], index, 0);
     rvli_value *y = rvli_op_product(g, x, matrix, NULL, x->shape.holder);
     rvli_value_release(g, matrix);
     return y;

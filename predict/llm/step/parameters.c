@@ -199,8 +199,10 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
         [RVLI_ROLE_GATE_BIAS] = RVLI_ROLE_GATE, [RVLI_ROLE_UP_BIAS] = RVLI_ROLE_UP,
         [RVLI_ROLE_DOWN_BIAS] = RVLI_ROLE_DOWN};
     uint32_t weight = weights[role] != RVLI_ROLE_OTHER ? unit->by_role[weights[role]] : 0;
-    uint32_t *adapter = weight != 0 ? &t->parameters[weight - 1].adapter : &weight;
-    if (*adapter == 0 || t->tape.failed)
+    if (weight == 0 || t->tape.failed)
+        return;
+    uint32_t *adapter = &t->parameters[weight - 1].adapter;
+    if (*adapter == 0)
         return;
     rvli_parameter *first = &t->parameters[*adapter - 1];
     rvli_parameter bias = t->parameters[t->parameter_count - 1];
