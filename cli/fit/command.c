@@ -17,12 +17,13 @@
 const command_spec fit_spec = {
     .name = "fit",
     .summary = "find the largest number with which a program fits",
-    .usage = "--find NAME=FIRST..LAST [OPTION]... COMMAND [ARGUMENT]...",
+    .usage = "--find NAME=NUMBERS [OPTION]... COMMAND [ARGUMENT]...",
     .description =
         "Runs COMMAND on simulated GPUs, as `reveille run` does, with numbers in place of "
         "`{NAME}`, and prints the largest number with which it fits: no request is refused, and "
         "the headroom stays free. The number is doubled from FIRST on until one does not fit, and "
-        "the interval between is divided. Several numbers run at once.\n\n"
+        "the interval between is divided. Several numbers run at once. In a list of numbers, such "
+        "as the divisors of a batch, places are searched in the same way.\n\n"
         "Sizes are rounded, so a larger number may fit again. The search also tries a few numbers "
         "above the edge, and names one that fits. A command that fails for another reason than "
         "memory ends the search.",
@@ -30,10 +31,11 @@ const command_spec fit_spec = {
         (const option_spec[]){
             {.kind = OPTION_STRING,
              .name = "find",
-             .value = "NAME=FIRST..LAST",
-             .help = "the name and the range of the number; the command has `{NAME}` in its place",
+             .value = "NAME=NUMBERS",
+             .help = "the name, and what to search: FIRST..LAST, or numbers in ascending order, "
+                     "separated by commas; the command has `{NAME}` in the number's place",
              .usual = "required",
-             .expected = "a name and two whole numbers, such as batch=1..512",
+             .expected = "a name and whole numbers, such as batch=1..512 or batch=1,2,4,8",
              .field = FIELD(find)},
             {.kind = OPTION_STRING,
              .name = "device",
@@ -107,6 +109,9 @@ const command_spec fit_spec = {
             {"reveille fit --find n=1..64 --device a100-40g,h100-80g --gpus 2 -- torchrun "
              "--nproc-per-node 2 train.py --sequences={n}",
              "The largest number on two kinds of GPU, two of each."},
+            {"reveille fit --find n=1,2,4,8 --gpus 2 --jobs 1 --stages verl. -- ./job.sh FOLDER "
+             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={n}",
+             "The largest micro batch of a job of verl, which must divide the mini batch."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-run(1), reveille-plan(1); docs/fit.md in the sources",
     .command_follows = true,
@@ -123,19 +128,49 @@ static bool whole(const char *text, const char *end, uint64_t *value_out)
     return text[0] >= '0' && text[0] <= '9' && errno == 0 && stop == end && *value_out <= INT64_MAX;
 }
 
+/* Parses numbers in ascending order, separated by commas. false: invalid. *list_out is the caller's
+ * also then. */
+static bool read_list(const char *text, uint64_t **list_out, size_t *count_out)
+{
+    size_t count = 1, read = 0;
+    for (const char *at = text; *at != '\0'; at++)
+        count += *at == ',';
+    uint64_t *list = calloc(count, sizeof *list);
+    *list_out = list;
+    *count_out = count;
+    for (; list != NULL && read < count; read++) {
+        const char *end = text + strcspn(text, ",");
+        if (!whole(text, end, &list[read]) || (read > 0 && list[read] <= list[read - 1]))
+            return false;
+        text = end + 1;
+    }
+    return list != NULL;
+}
+
+static bool read_numbers(fit_arguments *parsed, const char *text)
+{
+    const char *dots = strstr(text, "..");
+    if (dots != NULL)
+        return whole(text, dots, &parsed->first) &&
+               whole(dots + 2, text + strlen(text), &parsed->last);
+    if (!read_list(text, &parsed->list, &parsed->list_count))
+        return false;
+    parsed->first = parsed->list[0];
+    parsed->last = parsed->list[parsed->list_count - 1];
+    return true;
+}
+
 static int read_find(fit_arguments *parsed)
 {
     if (parsed->find == NULL)
         return options_refuse(&fit_spec, "fit: say what to look for: --find batch=1..512");
     const char *equals = strchr(parsed->find, '=');
-    const char *dots = equals != NULL ? strstr(equals, "..") : NULL;
     size_t length = equals != NULL ? (size_t)(equals - parsed->find) : 0;
-    if (dots == NULL || length == 0 || length > sizeof parsed->hole - 3 ||
-        strpbrk(parsed->find, "{}") != NULL || !whole(equals + 1, dots, &parsed->first) ||
-        !whole(dots + 2, dots + 2 + strlen(dots + 2), &parsed->last))
+    if (length == 0 || length > sizeof parsed->hole - 3 || strpbrk(parsed->find, "{}") != NULL ||
+        !read_numbers(parsed, equals + 1))
         return options_refuse(&fit_spec,
-                              "--find %s: expected a name and two whole numbers, such as "
-                              "batch=1..512",
+                              "--find %s: expected a name, and two whole numbers or a list in "
+                              "ascending order, such as batch=1..512 or batch=1,2,4,8",
                               parsed->find);
     if (parsed->first > parsed->last)
         return options_refuse(&fit_spec, "--find %s: the first number is larger than the last",
@@ -230,7 +265,9 @@ static int search_on(const fit_arguments *arguments, fit_result *result)
     uint64_t values[SEARCH_AT_ONCE_MAX];
     size_t count;
     int code = 0;
-    if (!search_begin(&result->of, arguments->first, arguments->last))
+    if (!(arguments->list != NULL
+              ? search_begin_list(&result->of, arguments->list, arguments->list_count)
+              : search_begin(&result->of, arguments->first, arguments->last)))
         return complain(EXIT_INTERNAL, "out of host memory");
     while (code == 0 && result->broken == NULL && !interrupt_came() &&
            (count = search_next(&result->of, values, arguments->jobs)) > 0) {
@@ -300,5 +337,6 @@ int command_fit(int argc, char **argv)
     if (status == 0)
         status = run(&parsed);
     free(parsed.device_list);
+    free(parsed.list);
     return status;
 }

@@ -15,7 +15,7 @@
 #define FIT_DEVICES_MAX 16
 
 typedef struct fit_arguments {
-    const char *find; /* "batch=1..512" */
+    const char *find; /* "batch=1..512", "batch=1,2,4" */
     const char *devices;
     uint32_t gpus;
     uint32_t jobs; /* 0: one for each core */
@@ -33,6 +33,8 @@ typedef struct fit_arguments {
     char hole[64]; /* the placeholder, "{batch}" */
     uint64_t first;
     uint64_t last;
+    uint64_t *list; /* NULL: all from first to last */
+    size_t list_count;
     char *device_list;
     const char *device[FIT_DEVICES_MAX];
     size_t device_count;

@@ -13,70 +13,103 @@ bool search_begin(search *of, uint64_t first, uint64_t last)
     return of->tries != NULL;
 }
 
+bool search_begin_list(search *of, const uint64_t *list, size_t count)
+{
+    bool begun = search_begin(of, 0, count - 1);
+    of->list = list;
+    return begun;
+}
+
 void search_end(search *of)
 {
     free(of->tries);
     of->tries = NULL;
 }
 
-static search_try *find(const search *of, uint64_t value)
+static uint64_t value_at(const search *of, uint64_t at)
+{
+    return of->list != NULL ? of->list[at] : at;
+}
+
+static search_try *find(const search *of, uint64_t at)
 {
     for (size_t i = 0; i < of->count; i++)
-        if (of->tries[i].value == value)
+        if (of->tries[i].at == at)
             return &of->tries[i];
     return NULL;
 }
 
 void search_answer(search *of, uint64_t value, bool fits)
 {
-    search_try *tried = find(of, value);
-    if (tried == NULL)
-        return;
-    tried->answered = true;
-    tried->fits = fits;
+    for (size_t i = 0; i < of->count; i++)
+        if (value_at(of, of->tries[i].at) == value) {
+            of->tries[i].answered = true;
+            of->tries[i].fits = fits;
+        }
 }
 
-bool search_edge(const search *of, uint64_t *value_out)
+/* Finds the smallest that does not fit. */
+static bool edge_at(const search *of, uint64_t *at_out)
 {
     bool found = false;
     for (size_t i = 0; i < of->count; i++) {
         const search_try *each = &of->tries[i];
-        if (!each->answered || each->fits || (found && each->value >= *value_out))
+        if (!each->answered || each->fits || (found && each->at >= *at_out))
             continue;
-        *value_out = each->value;
+        *at_out = each->at;
         found = true;
     }
     return found;
 }
 
-/* Finds the largest value that fits below a bound, or, with above_it, above it. */
-static bool largest(const search *of, uint64_t bound, bool above_it, uint64_t *value_out)
+/* Finds the largest that fits, below an edge or above it. */
+static bool fit_at(const search *of, const uint64_t *below, const uint64_t *above_it,
+                   uint64_t *at_out)
 {
     bool found = false;
     for (size_t i = 0; i < of->count; i++) {
         const search_try *each = &of->tries[i];
-        bool counts =
-            each->answered && each->fits && (above_it ? each->value > bound : each->value < bound);
-        if (!counts || (found && each->value <= *value_out))
+        bool counts = each->answered && each->fits && (below == NULL || each->at < *below) &&
+                      (above_it == NULL || each->at > *above_it);
+        if (!counts || (found && each->at <= *at_out))
             continue;
-        *value_out = each->value;
+        *at_out = each->at;
         found = true;
     }
+    return found;
+}
+
+static bool largest_at(const search *of, uint64_t *at_out)
+{
+    uint64_t edge = 0;
+    return fit_at(of, edge_at(of, &edge) ? &edge : NULL, NULL, at_out);
+}
+
+bool search_edge(const search *of, uint64_t *value_out)
+{
+    uint64_t at = 0;
+    bool found = edge_at(of, &at);
+    if (found)
+        *value_out = value_at(of, at);
     return found;
 }
 
 bool search_largest(const search *of, uint64_t *value_out)
 {
-    uint64_t edge = 0;
-    if (search_edge(of, &edge))
-        return largest(of, edge, false, value_out);
-    return largest(of, 0, true, value_out) || largest(of, UINT64_MAX, false, value_out);
+    uint64_t at = 0;
+    bool found = largest_at(of, &at);
+    if (found)
+        *value_out = value_at(of, at);
+    return found;
 }
 
 bool search_again(const search *of, uint64_t *value_out)
 {
-    uint64_t edge = 0;
-    return search_edge(of, &edge) && largest(of, edge, true, value_out);
+    uint64_t edge = 0, at = 0;
+    bool found = edge_at(of, &edge) && fit_at(of, NULL, &edge, &at);
+    if (found)
+        *value_out = value_at(of, at);
+    return found;
 }
 
 /* ---- Next values ---- */
@@ -88,32 +121,31 @@ typedef struct proposal {
     size_t count;
 } proposal;
 
-static void propose(proposal *to, uint64_t value)
+static void propose(proposal *to, uint64_t at)
 {
-    if (to->count == to->capacity || to->of->count == SEARCH_TRIES_MAX ||
-        find(to->of, value) != NULL)
+    if (to->count == to->capacity || to->of->count == SEARCH_TRIES_MAX || find(to->of, at) != NULL)
         return;
-    to->of->tries[to->of->count++] = (search_try){.value = value};
-    to->values[to->count++] = value;
+    to->of->tries[to->of->count++] = (search_try){.at = at};
+    to->values[to->count++] = value_at(to->of, at);
 }
 
-static uint64_t doubled(const search *of, uint64_t value)
+static uint64_t doubled(const search *of, uint64_t at)
 {
-    uint64_t next = value > 0 ? value * 2 : 1;
-    return value > of->last / 2 || next > of->last ? of->last : next;
+    uint64_t next = at > 0 ? at * 2 : 1;
+    return at > of->last / 2 || next > of->last ? of->last : next;
 }
 
 static void propose_larger(proposal *to)
 {
     const search *of = to->of;
-    uint64_t value;
-    if (!search_largest(of, &value)) {
+    uint64_t at;
+    if (!largest_at(of, &at)) {
         propose(to, of->first);
-        value = of->first;
+        at = of->first;
     }
-    while (to->count < to->capacity && value < of->last) {
-        value = doubled(of, value);
-        propose(to, value);
+    while (to->count < to->capacity && at < of->last) {
+        at = doubled(of, at);
+        propose(to, at);
     }
 }
 
@@ -149,7 +181,7 @@ size_t search_next(search *of, uint64_t *values_out, size_t capacity)
                    .values = values_out,
                    .capacity = capacity < SEARCH_AT_ONCE_MAX ? capacity : SEARCH_AT_ONCE_MAX};
     uint64_t edge = 0, fits = 0;
-    bool has_edge = search_edge(of, &edge), has_fit = search_largest(of, &fits);
+    bool has_edge = edge_at(of, &edge), has_fit = largest_at(of, &fits);
     if (!has_edge)
         propose_larger(&to);
     else if (has_fit && edge - fits > 1)

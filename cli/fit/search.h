@@ -4,7 +4,8 @@
  *
  * Doubles the first value until one does not fit. Then divides the interval between. Finally tries
  * a few values above the edge, because an allocator that rounds can have room for a larger value.
- * Keeps all tries, so that they can be shown with the result.
+ * Keeps all tries, so that they can be shown with the result. If only certain values are allowed,
+ * the same is done with their positions in the list.
  */
 #ifndef RVL_CLI_FIT_SEARCH_H
 #define RVL_CLI_FIT_SEARCH_H
@@ -18,20 +19,23 @@
 #define SEARCH_AT_ONCE_MAX 64u
 
 typedef struct search_try {
-    uint64_t value;
+    uint64_t at; /* the value, or its position in the list */
     bool answered;
     bool fits;
 } search_try;
 
 typedef struct search {
-    uint64_t first;
+    const uint64_t *list; /* the values in ascending order; NULL: all from first to last */
+    uint64_t first;       /* the bounds of `at` */
     uint64_t last;
     search_try *tries; /* room for SEARCH_TRIES_MAX, in the order in which they were proposed */
     size_t count;
 } search;
 
-/* Begins a search. The caller ends it by search_end(). false: no memory. */
+/* Begins a search in a range, or in a list of at least one value in ascending order, which must
+ * stay until the end. The caller ends it by search_end(). false: no memory. */
 bool search_begin(search *of, uint64_t first, uint64_t last);
+bool search_begin_list(search *of, const uint64_t *list, size_t count);
 void search_end(search *of);
 
 /*

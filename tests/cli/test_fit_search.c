@@ -108,6 +108,36 @@ static void a_larger_value_that_fits_again_is_told(void **state)
     search_end(&of);
 }
 
+/* A list is searched by its places, so that five values need at most five runs. */
+static void a_list_is_searched_by_its_places(void **state)
+{
+    static const uint64_t list[] = {3, 16, 48, 96, 1000};
+    (void)state;
+    search of;
+    uint64_t values[SEARCH_AT_ONCE_MAX], value = 0;
+    for (uint64_t bound = 0; bound <= 1000; bound += 1 + bound / 4) {
+        size_t runs = 0, fit = 0;
+        while (fit < 5 && list[fit] <= bound)
+            fit++;
+        assert_true(search_begin_list(&of, list, 5));
+        while (search_next(&of, values, 1) == 1 && ++runs <= 5)
+            search_answer(&of, values[0], values[0] <= bound);
+        assert_true(runs <= 5);
+        assert_int_equal(search_largest(&of, &value), fit > 0);
+        if (fit > 0)
+            assert_int_equal(value, list[fit - 1]);
+        assert_int_equal(search_edge(&of, &value), fit < 5);
+        if (fit < 5)
+            assert_int_equal(value, list[fit]);
+        assert_false(search_again(&of, &value));
+        search_end(&of);
+    }
+    assert_true(search_begin_list(&of, list, 1));
+    assert_int_equal(search_next(&of, values, 8), 1);
+    assert_int_equal(values[0], 3);
+    search_end(&of);
+}
+
 static void what_was_not_asked_for_is_not_heard(void **state)
 {
     (void)state;
@@ -125,6 +155,7 @@ int main(void)
         cmocka_unit_test(every_bound_is_found),
         cmocka_unit_test(few_rounds_are_needed),
         cmocka_unit_test(a_larger_value_that_fits_again_is_told),
+        cmocka_unit_test(a_list_is_searched_by_its_places),
         cmocka_unit_test(what_was_not_asked_for_is_not_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,17 @@ static void json_has_each_try(void **state)
     json_decref(root);
 }
 
+/* Only the values of the list are tried, since a program may refuse others. */
+static void a_list_of_values(void **state)
+{
+    (void)state;
+    const char *const line = COMMAND_WORD
+        " fit --find n=8,16,32,64 --device a100-40g -- sh -c 'case {n} in 8 | 16 | 32 "
+        "| 64) ;; *) exit 4 ;; esac; " PROGRAM " malloc $(({n} * 1073741824)) | grep -q ^0' 2>err";
+    assert_int_equal(run_shell(line), 0);
+    check_printed("\nn on a100-40g: at most 32, with 6.9 GiB to spare\n  with 64  out of memory: ");
+}
+
 static void nothing_fits(void **state)
 {
     (void)state;
@@ -123,11 +134,14 @@ static void bad_usage(void **state)
         const char *line, *part;
     } wrong[] = {
         {"fit -- true {n}", "fit: say what to look for: --find batch=1..512"},
-        {"fit --find n -- true {n}", "--find n: expected a name and two whole numbers"},
+        {"fit --find n -- true {n}", "--find n: expected a name, and two whole numbers or a list"},
         {"fit --find n=1.. -- true {n}", "--find n=1..: expected a name"},
         {"fit --find n=-1..4 -- true {n}", "expected a name"},
         {"fit --find =1..4 -- true {n}", "expected a name"},
         {"fit --find n=1..99999999999999999999 -- true {n}", "expected a name"},
+        {"fit --find n=1,4,4 -- true {n}", "--find n=1,4,4: expected a name"},
+        {"fit --find n=1,,4 -- true {n}", "--find n=1,,4: expected a name"},
+        {"fit --find n= -- true {n}", "--find n=: expected a name"},
         {"fit --find n=4..1 -- true {n}", "the first number is larger than the last"},
         {"fit --find n=1..4", "fit: name the command to run"},
         {"fit --find n=1..4 -- true {m}",
@@ -159,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_is_found_on_each_device),
         cmocka_unit_test(json_has_each_try),
+        cmocka_unit_test(a_list_of_values),
         cmocka_unit_test(nothing_fits),
         cmocka_unit_test(one_that_fits_again_is_named),
         cmocka_unit_test(a_command_that_fails_ends_the_search),
