@@ -123,6 +123,32 @@ cudnnStatus_t cudnnRestoreDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc
 cudnnStatus_t cudnnGetDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc, cudnnHandle_t handle,
                                         float *dropout, void **states, unsigned long long *seed);
 
+/* ---- spatial.c ---- */
+
+cudnnStatus_t cudnnCreateSpatialTransformerDescriptor(cudnnSpatialTransformerDescriptor_t *made);
+cudnnStatus_t cudnnDestroySpatialTransformerDescriptor(cudnnSpatialTransformerDescriptor_t made);
+cudnnStatus_t cudnnSetSpatialTransformerNdDescriptor(cudnnSpatialTransformerDescriptor_t stDesc,
+                                                     cudnnSamplerType_t samplerType,
+                                                     cudnnDataType_t dataType, int nbDims,
+                                                     const int dimA[]);
+cudnnStatus_t cudnnSpatialTfGridGeneratorForward(cudnnHandle_t handle,
+                                                 cudnnSpatialTransformerDescriptor_t stDesc,
+                                                 const void *theta, void *grid);
+cudnnStatus_t cudnnSpatialTfGridGeneratorBackward(cudnnHandle_t handle,
+                                                  cudnnSpatialTransformerDescriptor_t stDesc,
+                                                  const void *dgrid, void *dtheta);
+cudnnStatus_t cudnnSpatialTfSamplerForward(cudnnHandle_t handle,
+                                           cudnnSpatialTransformerDescriptor_t stDesc,
+                                           const void *alpha, cudnnTensorDescriptor_t xDesc,
+                                           const void *x, const void *grid, const void *beta,
+                                           cudnnTensorDescriptor_t yDesc, void *y);
+cudnnStatus_t
+cudnnSpatialTfSamplerBackward(cudnnHandle_t handle, cudnnSpatialTransformerDescriptor_t stDesc,
+                              const void *alpha, cudnnTensorDescriptor_t xDesc, const void *x,
+                              const void *beta, cudnnTensorDescriptor_t dxDesc, void *dx,
+                              const void *alphaDgrid, cudnnTensorDescriptor_t dyDesc,
+                              const void *dy, const void *grid, const void *betaDgrid, void *dgrid);
+
 /* ---- rnn.c ---- */
 
 cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t *made);

@@ -41,6 +41,7 @@ typedef int cudnnRNNBiasMode_t;
 typedef int cudnnRNNDataLayout_t;
 typedef int cudnnRNNInputMode_t;
 typedef int cudnnRNNMode_t;
+typedef int cudnnSamplerType_t;
 typedef int cudnnStatus_t;
 typedef int cudnnTensorFormat_t;
 typedef int cudnnWgradMode_t;
@@ -52,6 +53,7 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 typedef struct cudnnDropoutStruct *cudnnDropoutDescriptor_t;
 typedef struct cudnnRNNStruct *cudnnRNNDescriptor_t;
 typedef struct cudnnRNNDataStruct *cudnnRNNDataDescriptor_t;
+typedef struct cudnnSpatialTransformerStruct *cudnnSpatialTransformerDescriptor_t;
 typedef void *cudnnBackendDescriptor_t;
 
 typedef struct CUstream_st *cudaStream_t;

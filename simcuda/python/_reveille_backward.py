@@ -49,11 +49,10 @@ class Backward:
         plain, strided, length, pop = torch.Tensor, torch.strided, _length, _pop
 
         def before(gradient):
-            if gradient is not None:
-                if type(gradient) is not plain or gradient.layout is not strided:
-                    return
-                if gradient.nbytes <= limit and (not gradient.is_cuda or knows(gradient.data_ptr())):
-                    return
+            if type(gradient) is not plain or gradient.layout is not strided:
+                return  # None, too: another result of the node has a gradient
+            if gradient.nbytes <= limit and (not gradient.is_cuda or knows(gradient.data_ptr())):
+                return
             if length():
                 pop(None)
 

@@ -13,12 +13,18 @@ HIDDEN_WRITES = {
     "aten::miopen_batch_norm": ((3, 4), 5),
 }
 
+# Statistics of training, which are not read in evaluation: the positions of these tensors, and the position of the flag.
+_STATISTICS = {"aten::native_batch_norm_backward": ((5, 6), 7)}
+
 # They check that their numbers are finite, and then read whether they failed.
 CHECKS_BEFORE = ("aten::linalg_eig", "aten::_linalg_eigvals", "aten::linalg_eigvals")
 
 # What these operators read from the device is the result of a check: lengths add up, deviations are not negative, numbers are finite. On
 # a card, a program either continues after the check, or has ended.
 CHECKS = ("aten::segment_reduce", "aten::normal", *CHECKS_BEFORE)
+
+# On the device, they call operators that read numbers from there, and continue depending on them.
+READ_INSIDE = ("aten::linalg_matrix_exp", "aten::_ctc_loss.Tensor")
 
 # Some functions of these libraries are not simulated, and report that (docs/run.md).
 _LIBRARIES = {"cusolver": "cuSOLVER", "cufft": "cuFFT", "cusparse": "cuSPARSE", "magma": "MAGMA"}
@@ -29,19 +35,71 @@ def _log_sigmoid_backward(gradient, x, _):
     return gradient * torch.sigmoid(-x)  # the CPU's operator needs a buffer that the device's does not make
 
 
-_OTHERS = {"aten::log_sigmoid_backward": _log_sigmoid_backward}
+def _grid_sampler(image, grid):
+    return torch.ops.aten.grid_sampler_2d(image, grid, 0, 0, True)
+
+
+def _grid_sampler_backward(image, grid, gradient):
+    return torch.ops.aten.grid_sampler_2d_backward(gradient, image, grid, 0, 0, True, (True, True))
+
+
+def _embedding_bag(weight, indices, offsets, *rest):
+    """With two results as the device makes them: the bag of each index, and sizes with one more element if the last offset is given."""
+    run = torch.ops.aten._embedding_bag.default
+    out, _, sizes, largest = run(weight, indices, offsets, *rest)
+    ends_with_offset = len(rest) > 4 and rest[4]
+    starts = offsets[:-1] if ends_with_offset else offsets
+    bags = torch.bucketize(torch.arange(len(indices)), starts, right=True).to(offsets.dtype) - 1
+    return out, bags, torch.nn.functional.pad(sizes, (0, len(offsets) - len(sizes))), largest
+
+
+# cuDNN's operators and others that only the device has, by the CPU's own.
+_OTHERS = {
+    "aten::_embedding_bag": _embedding_bag,
+    "aten::log_sigmoid_backward": _log_sigmoid_backward,
+    "aten::cudnn_grid_sampler": _grid_sampler,
+    "aten::cudnn_grid_sampler_backward": _grid_sampler_backward,
+}
+
+
+# The device computes and keeps their statistics with 32 bits, the CPU with those of its input.
+_WIDE = {
+    *("aten::native_layer_norm", "aten::native_layer_norm_backward", "aten::native_batch_norm"),
+    *("aten::native_batch_norm_backward", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward"),
+}
+_NARROW = (torch.bfloat16, torch.float16)
+
+
+def _in_32_bits(func):
+    def run(*args):
+        narrow = [i for i, each in enumerate(args) if isinstance(each, torch.Tensor) and each.dtype in _NARROW]
+        wide = [each.float() if i in narrow else each for i, each in enumerate(args)]
+        out = func(*wide)
+        for i in narrow:
+            args[i].copy_(wide[i])  # what is written in place
+        return out
+
+    return run
 
 
 def on_cpu(func):
     """The CPU's function for what the operator computes on the device."""
-    return _OTHERS.get(func._schema.name, func)
+    name = func._schema.name
+    return _in_32_bits(func) if name in _WIDE else _OTHERS.get(name, func)
+
+
+def unread(name, args):
+    """The positions of tensors that this call does not read."""
+    places, flag = _STATISTICS.get(name, ((), None))
+    return () if flag is None or args[flag] else places
 
 
 def in_parts(func):
     """The operator as a composition of simpler ones, where the CPU lacks it. None: PyTorch knows none."""
     from torch._decomp import decomposition_table
 
-    return decomposition_table.get(func)
+    parts = decomposition_table.get(func)
+    return _in_32_bits(parts) if parts and func._schema.name in _WIDE else parts
 
 
 def count_of_errors(name):

@@ -113,7 +113,7 @@ def _settle(tensor):
 
 def _content(tensor):
     """A copy of the content on the CPU. Raises Unknown."""
-    if tensor.layout is torch.sparse_coo:
+    if tensor.layout in _PARTS:
         return _sparse_content(tensor)
     if tensor.is_conj():
         return _content(tensor.conj()).conj_physical_()
@@ -134,17 +134,32 @@ def _content(tensor):
     return copy
 
 
+# The tensors that a sparse one consists of, by its layout.
+_ROWS = torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values
+_COLUMNS = torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values
+_PARTS = {
+    torch.sparse_coo: (torch.Tensor._indices, torch.Tensor._values),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), _ROWS),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), _COLUMNS),
+}
+
+
+_compress = torch.ops.aten._sparse_compressed_tensor_unsafe.default
+
+
 def _sparse_content(tensor):
-    indices, values = (_content(each) for each in (tensor._indices(), tensor._values()))
-    copy = torch.sparse_coo_tensor(indices, values, tensor.size(), check_invariants=False)
+    parts = [_content(part(tensor)) for part in _PARTS[tensor.layout]]
+    if tensor.layout is not torch.sparse_coo:
+        return _compress(*parts, tensor.size(), dtype=tensor.dtype, layout=tensor.layout)
+    copy = torch.sparse_coo_tensor(*parts, tensor.size(), check_invariants=False)
     return copy._coalesced_(tensor.is_coalesced())
 
 
 def _keep(tensor, content):
     """Sets the tensor's content: a CPU tensor, or None if it is unknown."""
-    if content is not None and content.layout is tensor.layout is torch.sparse_coo:
-        _keep(tensor._indices(), content._indices())
-        _keep(tensor._values(), content._values())
+    if content is not None and content.layout is tensor.layout in _PARTS:
+        for part in _PARTS[tensor.layout]:
+            _keep(part(tensor), part(content))
         return
     if (
         content is None
@@ -337,7 +352,6 @@ _COUNTS = {
     "aten::repeat_interleave": lambda args: int(_host(args[0]).sum()),
     "aten::isin": lambda args: len(_host(args[0]).unique()),
     "aten::_unique": lambda args: len(_host(args[0]).unique()),
-    "aten::_to_sparse": lambda args: int(_host(args[0]).count_nonzero()),
     "aten::_coalesce": lambda args: _host(args[0]).coalesce()._nnz(),
     **{name: lambda args: 1 for name in operators.CHECKS},
     "aten::bincount": lambda args: int(_host(args[0]).max()) if args[0].numel() else 0,
@@ -380,6 +394,7 @@ class Plan:
         # It has no kernel and calls other operators, as to() and reshape() do when they copy.
         registered = torch._C._dispatch_has_kernel_for_dispatch_key
         self.calls = registered(func.name(), "CompositeImplicitAutograd") and not registered(func.name(), "CUDA")
+        self.reads_inside = func.name() in operators.READ_INSIDE
         self.assume = assumed.rule_of(func)
         self.on_cpu = operators.on_cpu(func)
         rule = host.rule_of(self.name)
@@ -392,14 +407,17 @@ class Plan:
         tensors = all("Tensor" in str(each.type) for each in schema.returns)
         told = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(func.tags)
         # It reads from the device itself, and what it reads is its result, or the result's size.
-        self.reads = bool(told) or not tensors or self.copies or self.count is not None
+        sparse = self.name.startswith("aten::_to_sparse")
+        self.reads = bool(told) or not tensors or self.copies or self.count is not None or sparse
+        self.reads = self.reads and not self.reads_inside
         # The simulated NCCL sets the content of its buffers itself.
         self.collective = "c10d" in self.name
         # It makes one tensor from others, and does nothing else: see twice().
         takes = any("Tensor" in str(each.type) and not str(each.type).startswith("Opt") for each in schema.arguments)
         self.makes_one = (
             takes
-            and not (self.view or self.never or self.random or self.reads or self.collective or written)
+            and not (self.view or self.never or self.random or self.reads or self.reads_inside)
+            and not (self.collective or written)
             and self.name not in operators.HIDDEN_WRITES
             and [str(each.type) for each in schema.returns] == ["Tensor"]
         )
@@ -492,7 +510,8 @@ class _Shadow:
         self.plan, self.func, self.copies = plan, func, {}
         self.decided = plan.is_decided(args)
         self.written = {id(each) for each in plan.writes(args, kwargs)}
-        self.args = [self.of(each, i in plan.unread) for i, each in enumerate(args)]
+        unread = plan.unread.union(operators.unread(plan.name, args))
+        self.args = [self.of(each, i in unread) for i, each in enumerate(args)]
         self.kwargs = {
             name: self.of(each, name in plan.unread) for name, each in kwargs.items()
         }
@@ -548,6 +567,8 @@ class _Shadow:
 
     def count(self, args, result):
         """The number that the operator on the device reads from there."""
+        if isinstance(result, _Tensor) and result.layout in _PARTS:
+            return result._nnz()
         if self.plan.count is not None:
             try:
                 return self.plan.count(args)
@@ -623,7 +644,7 @@ class SmallTensors(TorchDispatchMode):
                 return func(*args, **kwargs)  # it takes functions
             plan = self.plans[id(func)] = Plan(func)
         if plan.calls:
-            return self.inside(func, args, kwargs)
+            return self.inside(func.decompose, args, kwargs)
         if plan.view:
             return func(*args, **kwargs)
         if plan.makes_one and not kwargs:
@@ -646,11 +667,11 @@ class SmallTensors(TorchDispatchMode):
             self.assume(plan, out, args, kwargs)
         return out
 
-    def inside(self, func, args, kwargs):
-        """In inference mode, the operator is intercepted before it has called others. They are intercepted, too."""
+    def inside(self, run, args, kwargs):
+        """Runs an operator so that those that it calls are intercepted. In inference mode, it is intercepted before it has called any."""
         torch._C._push_on_torch_dispatch_stack(self)
         try:
-            return func.decompose(*args, **kwargs)
+            return run(*args, **kwargs)
         finally:
             torch._C._pop_torch_dispatch_stack(None)
 
@@ -714,7 +735,7 @@ class SmallTensors(TorchDispatchMode):
             number = shadow.count(args, result)
             out = self.there(lambda: self.given(number, func, args, kwargs), shadow, lambda: result)
             return shadow.settle(out, result, args, kwargs)
-        out = self.there(lambda: func(*args, **kwargs), shadow, shadow.run)
+        out = self.there(lambda: self.run_there(plan, func, args, kwargs), shadow, shadow.run)
         try:
             if any(_size(each) > LIMIT for each in _tensors((out,))):
                 raise Unknown
@@ -722,6 +743,11 @@ class SmallTensors(TorchDispatchMode):
         except Unknown:
             return self.lose(plan, out, args, kwargs)
         return shadow.settle(out, result, args, kwargs)
+
+    def run_there(self, plan, func, args, kwargs):
+        if not plan.reads_inside:
+            return func(*args, **kwargs)
+        return self.inside(functools.partial(func._op_dk, torch._C.DispatchKey.CUDA), args, kwargs)
 
     def twice(self, plan, func, args, twins):
         """As compute(), for one tensor made from others with content at hand."""

@@ -551,6 +551,36 @@ static void weights_lie_where_they_should(void **state)
     assert_int_equal(cudnnDestroy(handle), GOOD);
 }
 
+static void a_spatial_transformer_launches_its_kernels(void **state)
+{
+    const int sizes[] = {2, 3, 4, 5};
+    cudnnSpatialTransformerDescriptor_t transformer;
+    (void)state;
+    cudnnHandle_t handle = new_handle();
+    assert_int_equal(cudnnCreateSpatialTransformerDescriptor(&transformer), GOOD);
+    assert_int_equal(cudnnSpatialTfGridGeneratorForward(handle, transformer, NULL, NULL),
+                     CUDNN_STATUS_BAD_PARAM);
+    check_reason("the transformer has no sizes");
+    assert_int_equal(
+        cudnnSetSpatialTransformerNdDescriptor(transformer, 0, CUDNN_DATA_FLOAT, 5, sizes),
+        CUDNN_STATUS_NOT_SUPPORTED);
+    assert_int_equal(
+        cudnnSetSpatialTransformerNdDescriptor(transformer, 0, CUDNN_DATA_FLOAT, 4, sizes), GOOD);
+    assert_int_equal(
+        cudnnSpatialTfSamplerForward(handle, transformer, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+        GOOD);
+    assert_int_equal(
+        cudnnSpatialTfSamplerForward(NULL, transformer, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+        CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    assert_int_equal(cudnnSpatialTfSamplerBackward(handle, transformer, NULL, NULL, NULL, NULL,
+                                                   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+                     GOOD);
+    assert_int_equal(cudnnSpatialTfGridGeneratorForward(handle, transformer, NULL, NULL), GOOD);
+    assert_int_equal(cudnnSpatialTfGridGeneratorBackward(handle, transformer, NULL, NULL), GOOD);
+    assert_int_equal(cudnnDestroySpatialTransformerDescriptor(transformer), GOOD);
+    assert_int_equal(cudnnDestroy(handle), GOOD);
+}
+
 static void dropout_keeps_what_is_set(void **state)
 {
     size_t states_bytes = 0;
@@ -772,6 +802,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tensors_and_filters_are_read_back),
         cmocka_unit_test(networks_have_the_sizes_that_are_known),
         cmocka_unit_test(weights_lie_where_they_should),
+        cmocka_unit_test(a_spatial_transformer_launches_its_kernels),
         cmocka_unit_test(dropout_keeps_what_is_set),
         cmocka_unit_test(batch_normalization_without_activation),
         cmocka_unit_test(what_is_not_simulated_is_told_once),

@@ -126,6 +126,21 @@ assert (unknown | torch.ones_like(unknown)).all().item()
 assert not (torch.zeros(4, dtype=torch.int64, device="cuda") & unknown).any().item()
 assert not (unknown | torch.zeros_like(unknown)).any().item()
 
+# Sparse tensors of each layout, and an operator that calls others by numbers that it reads from the device.
+few = torch.tensor([[0.0, 2, 0, 0], [0, 0, 0, 1], [0, 0, 5, 0]])
+for made in (
+    lambda given: given.to_sparse(),
+    lambda given: given.to_sparse(1),
+    lambda given: given.to_sparse_csr(),
+    lambda given: given.to_sparse_csc(),
+    lambda given: given.to_sparse_bsr((1, 2)),
+    lambda given: given.to_sparse_bsc((3, 2)),
+):
+    assert torch.equal(made(few.cuda()).to_dense().cpu(), few)
+    assert made(few.cuda())._nnz() == made(few)._nnz()
+turns = torch.arange(12.0).view(3, 2, 2) / 9
+assert torch.allclose(torch.matrix_exp(turns.cuda()).cpu(), torch.matrix_exp(turns))
+
 # PyTorch prints a tensor with all modes off.
 for shown in torch.arange(6.0).view(2, 3).t(), torch.tensor(3.5), torch.tensor([1e-9, 1e9, float("nan")]), torch.arange(6)[::2] > 2, torch.empty(0):
     printed = repr(shown.to("cuda")).replace(", device='cuda:0'", "")
