@@ -3,6 +3,7 @@
 
 import sys
 
+import _reveille_instead as instead
 import torch
 
 # Operators that write tensors without a mark in their schema: the positions of these tensors, and the position of the flag that enables
@@ -11,6 +12,7 @@ HIDDEN_WRITES = {
     "aten::native_batch_norm": ((3, 4), 5),
     "aten::cudnn_batch_norm": ((3, 4), 5),
     "aten::miopen_batch_norm": ((3, 4), 5),
+    "aten::batch_norm_gather_stats_with_counts": ((3, 4), 5),
 }
 
 # Statistics of training, which are not read in evaluation: the positions of these tensors, and the position of the flag.
@@ -31,61 +33,9 @@ _LIBRARIES = {"cusolver": "cuSOLVER", "cufft": "cuFFT", "cusparse": "cuSPARSE", 
 _told = set()
 
 
-def _log_sigmoid_backward(gradient, x, _):
-    return gradient * torch.sigmoid(-x)  # the CPU's operator needs a buffer that the device's does not make
-
-
-def _grid_sampler(image, grid):
-    return torch.ops.aten.grid_sampler_2d(image, grid, 0, 0, True)
-
-
-def _grid_sampler_backward(image, grid, gradient):
-    return torch.ops.aten.grid_sampler_2d_backward(gradient, image, grid, 0, 0, True, (True, True))
-
-
-def _embedding_bag(weight, indices, offsets, *rest):
-    """With two results as the device makes them: the bag of each index, and sizes with one more element if the last offset is given."""
-    run = torch.ops.aten._embedding_bag.default
-    out, _, sizes, largest = run(weight, indices, offsets, *rest)
-    ends_with_offset = len(rest) > 4 and rest[4]
-    starts = offsets[:-1] if ends_with_offset else offsets
-    bags = torch.bucketize(torch.arange(len(indices)), starts, right=True).to(offsets.dtype) - 1
-    return out, bags, torch.nn.functional.pad(sizes, (0, len(offsets) - len(sizes))), largest
-
-
-# cuDNN's operators and others that only the device has, by the CPU's own.
-_OTHERS = {
-    "aten::_embedding_bag": _embedding_bag,
-    "aten::log_sigmoid_backward": _log_sigmoid_backward,
-    "aten::cudnn_grid_sampler": _grid_sampler,
-    "aten::cudnn_grid_sampler_backward": _grid_sampler_backward,
-}
-
-
-# The device computes and keeps their statistics with 32 bits, the CPU with those of its input.
-_WIDE = {
-    *("aten::native_layer_norm", "aten::native_layer_norm_backward", "aten::native_batch_norm"),
-    *("aten::native_batch_norm_backward", "aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward"),
-}
-_NARROW = (torch.bfloat16, torch.float16)
-
-
-def _in_32_bits(func):
-    def run(*args):
-        narrow = [i for i, each in enumerate(args) if isinstance(each, torch.Tensor) and each.dtype in _NARROW]
-        wide = [each.float() if i in narrow else each for i, each in enumerate(args)]
-        out = func(*wide)
-        for i in narrow:
-            args[i].copy_(wide[i])  # what is written in place
-        return out
-
-    return run
-
-
 def on_cpu(func):
     """The CPU's function for what the operator computes on the device."""
-    name = func._schema.name
-    return _in_32_bits(func) if name in _WIDE else _OTHERS.get(name, func)
+    return instead.rule_of(func) or func
 
 
 def unread(name, args):
@@ -99,7 +49,7 @@ def in_parts(func):
     from torch._decomp import decomposition_table
 
     parts = decomposition_table.get(func)
-    return _in_32_bits(parts) if parts and func._schema.name in _WIDE else parts
+    return parts and instead.with_its_precision(func, parts)
 
 
 def count_of_errors(name):

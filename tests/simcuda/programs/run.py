@@ -38,6 +38,7 @@ PROGRAMS = {
     "fsdp": (2, [*TORCHRUN, "ranks.py"], ["fsdp"], {}),
     "lstm": (1, ["recurrent.py"], ["lstm"], {}),
     "gru": (1, ["recurrent.py"], ["gru"], {}),
+    "spatial": (1, ["spatial.py"], [], {}),
     "unet": (1, ["unet.py"], [], {}),
     "grpo": (1, ["grpo.py"], [f"{CONFIGS}/qwen2.5-0.5b.json", "bfloat16"], OFFLINE),
     "grpo_llama": (1, ["grpo.py"], [f"{CONFIGS}/llama-3.2-1b.json", "float32"], OFFLINE),
