@@ -21,10 +21,21 @@ def _grid_sampler_backward(image, grid, gradient):
     return _aten.grid_sampler_2d_backward(gradient, image, grid, 0, 0, True, (True, True))
 
 
+def _softmax(run):
+    """The CPU does not convert from 16 bits to 32, as under autocast."""
+    return lambda x, dim, to_float: run(x.float() if to_float else x, dim, False)
+
+
+def _softmax_backward(run):
+    return lambda gradient, out, dim, kind: run(gradient, out, dim, gradient.dtype).to(kind)
+
+
 def _embedding_bag(weight, indices, offsets, *rest):
-    """Unlike the CPU, the device notes the bag of each index, and has a size for the last offset, too."""
+    """Unlike the CPU, the device notes the bag of each index, has a size for the last offset, too, and -1 for the maximum of no words."""
     out, _, sizes, largest = _aten._embedding_bag.default(weight, indices, offsets, *rest)
     ends_with_offset = len(rest) > 4 and rest[4]
+    if len(rest) > 1 and rest[1] == 2:  # the maximum
+        largest[sizes == 0] = -1
     starts = offsets[:-1] if ends_with_offset else offsets
     bags = torch.bucketize(torch.arange(len(indices)), starts, right=True).to(offsets.dtype) - 1
     return out, bags, torch.nn.functional.pad(sizes, (0, len(offsets) - len(sizes))), largest
@@ -81,6 +92,10 @@ def _batch_norm_backward_elemt(gradient, x, mean, invstd, weight, total, times, 
 
 _OTHERS = {
     "aten::_embedding_bag": _embedding_bag,
+    "aten::_log_softmax": _softmax(_aten._log_softmax),
+    "aten::_log_softmax_backward_data": _softmax_backward(_aten._log_softmax_backward_data),
+    "aten::_softmax": _softmax(_aten._softmax),
+    "aten::_softmax_backward_data": _softmax_backward(_aten._softmax_backward_data),
     "aten::batch_norm_backward_elemt": _batch_norm_backward_elemt,
     "aten::batch_norm_backward_reduce": _batch_norm_backward_reduce,
     "aten::batch_norm_elemt": _batch_norm_elemt,

@@ -179,14 +179,14 @@ def _keep(tensor, content):
         _write_strided(*_geometry(tensor), content.data_ptr())
 
 
-_watched: dict[int, weakref.ref] = {}  # storages with content, by the address of the C++ object
+_watched: dict[int, weakref.ref] = {}  # storages with content, by the address of their memory
 _sweep_at = [1 << 12]
 
 
 def _watch(storage):
-    """Makes the content of a storage end with it."""
-    key = storage._cdata
-    watched = _watched.get(key)
+    """Makes the content of a storage end with it. Not if another storage has the memory, as while C++ copies to it."""
+    addr = storage.data_ptr()
+    watched = _watched.get(addr)
     if watched is not None and watched() is not None:
         return
     if len(_watched) >= _sweep_at[0]:
@@ -194,7 +194,7 @@ def _watch(storage):
             del _watched[each]
         _sweep_at[0] = 2 * max(len(_watched), 1 << 11)
     # No Python function runs when a storage is freed, since there are so many.
-    _watched[key] = weakref.ref(storage, functools.partial(_end, storage.data_ptr(), storage.nbytes()))
+    _watched[addr] = weakref.ref(storage, functools.partial(_end, addr, storage.nbytes()))
 
 
 def may_be_known(value):
@@ -852,14 +852,31 @@ def _stay_while_printed(mode):
     module._str_intern = show_known
 
 
+def _skipping():
+    """A function that keeps torch.compile from compiling a code object when it runs within a compiled function. None: there is none."""
+    frames = torch._C._dynamo.eval_frame
+    if not hasattr(frames, "set_code_exec_strategy"):  # before PyTorch 2.7
+        return getattr(frames, "skip_code", None)
+    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    return lambda code: frames.set_code_exec_strategy(code, strategy)
+
+
+def _codes(owner, file):
+    """The code objects of a module or class, and of the functions within them, that this file has."""
+    left = [getattr(getattr(each, "__func__", each), "__code__", None) for each in vars(owner).values()]
+    left = [code for code in left if code is not None and code.co_filename == file]
+    while left:
+        code = left.pop()
+        yield code
+        left += [each for each in code.co_consts if isinstance(each, type(code))]
+
+
 def _keep_compiler_out():
-    """Keeps torch.compile from compiling these functions when they run within a compiled one."""
-    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
-    classes = Plan, _Random, _Shadow, SmallTensors
-    for owner in (globals(), *(vars(each) for each in classes)):
-        for each in owner.values():
-            code = getattr(getattr(each, "__func__", each), "__code__", None)
-            if skip is not None and code is not None and code.co_filename == __file__:
+    skip = _skipping()
+    for module in (sys.modules[__name__], _reveille_backward, assumed, host, operators, operators.instead):
+        classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+        for owner in (module, *classes) if skip else ():
+            for code in _codes(owner, module.__file__):
                 skip(code)
 
 

@@ -39,6 +39,11 @@ def cases(kind):
     yield aten.batch_norm_backward_elemt.default, (gradient, x, mean, invstd, WEIGHT, mean, invstd, counts)
     yield aten.native_layer_norm.default, (x, [3], weight[:3], bias[:3], 1e-5)
     yield aten.native_batch_norm.default, (x, weight, bias, WEIGHT.clone(), INVSTD[0].clone(), True, 0.1, 1e-5)
+    for softmax in aten._softmax, aten._log_softmax:
+        yield softmax.default, (x, -1, kind is torch.float16)
+    probabilities = X.softmax(-1)
+    for backward in aten._softmax_backward_data, aten._log_softmax_backward_data:
+        yield backward.default, (gradient.float(), probabilities, -1, torch.float32 if kind is torch.bfloat16 else kind)
     if kind is not torch.float32:
         return
     for running in ((WEIGHT, INVSTD[0]), (None, None)):
@@ -53,6 +58,22 @@ def cases(kind):
     yield aten.log_sigmoid_backward.default, (gradient, x, torch.empty(0))
 
 
+def unwritten(func, args):
+    """The parts of a result that the card leaves as they were."""
+    if func is not aten._embedding_bag.default:
+        return ()
+    return {0: (2, 3), 1: (3,), 2: ()}[args[4]]
+
+
+def differs(one, other):
+    if one is None or other is None:
+        return one is not other
+    near = 1e-2 if other.dtype in (torch.bfloat16, torch.float16) else 1e-4
+    if one.shape != other.shape:
+        return True
+    return bool(one.numel()) and not torch.allclose(one.to(other.dtype), other.cpu(), near, 1e-5)
+
+
 def compare(func, args):
     """The parts of the result, or of what is written in place, that differ."""
     there = [each.cuda() if isinstance(each, torch.Tensor) else each for each in args]
@@ -61,13 +82,13 @@ def compare(func, args):
     torch.cuda.synchronize()
     pairs = list(zip(got, expected)) if isinstance(expected, (tuple, list)) else [(got, expected)]
     pairs += [pair for pair in zip(here, there) if isinstance(pair[0], torch.Tensor)]
-    wrong = []
-    for i, (one, other) in enumerate(pairs):
-        if other is None or one is None:
-            wrong += [i] if one is not other else []
-            continue
-        if one.shape != other.shape or (one.numel() and not torch.allclose(one.to(other.dtype), other.cpu(), 1e-2 if other.element_size() == 2 else 1e-4, 1e-5)):
-            wrong.append(i)
+    if func is aten._embedding_bag.default and args[7]:  # the last size is not written
+        pairs[2] = [each[:-1] for each in pairs[2]]
+    if func is aten._embedding_bag.default and args[4] == 2:
+        pairs[2] = pairs[3]  # the card writes no sizes for the maximum
+    wrong = [i for i, pair in enumerate(pairs) if i not in unwritten(func, args) and differs(*pair)]
+    if wrong:
+        print([(pairs[i][0], pairs[i][1]) for i in wrong])
     return wrong
 
 

@@ -24,11 +24,19 @@ import unittest
 RANKS = 2
 
 # Tests that do not pass, and why.
-NOT_PASSED: dict[str, str] = {}
+NOT_PASSED = {
+    **{
+        f"test_ddp_native_mixed_precision_{view}grad_as_bucket_view_{none}": "in the first pass, PyTorch reduces memory that it has not written"
+        for view in ("", "no_")
+        for none in ("no_set_grad_none", "set_grad_to_none")
+    },
+    "test_ddp_uneven_inputs": "its gradients come from tensors that are larger than what is kept",
+}
 
 
 def case():
     """The class of the tests, which reads the environment when it is imported."""
+    sys.modules["torchvision"] = None  # its ResNet-50 has more content than is kept
     from torch.testing._internal.distributed import distributed_test
 
     class Case(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):

@@ -3,6 +3,7 @@
 
 import _thread
 import gc
+import pickle
 import threading
 
 import torch
@@ -140,6 +141,9 @@ for made in (
     assert made(few.cuda())._nnz() == made(few)._nnz()
 turns = torch.arange(12.0).view(3, 2, 2) / 9
 assert torch.allclose(torch.matrix_exp(turns.cuda()).cpu(), torch.matrix_exp(turns))
+
+# C++ copies to unpickled memory by a storage of its own, which ends before the tensor.
+assert pickle.loads(pickle.dumps(torch.arange(9.0, device="cuda"))).tolist() == list(range(9))
 
 # PyTorch prints a tensor with all modes off.
 for shown in torch.arange(6.0).view(2, 3).t(), torch.tensor(3.5), torch.tensor([1e-9, 1e9, float("nan")]), torch.arange(6)[::2] > 2, torch.empty(0):
