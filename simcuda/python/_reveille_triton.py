@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program's own Triton kernels: nothing computes what they write, so it becomes unknown (_reveille_tensors.py).
+"""A program's own Triton kernels: nothing computes what they write, so it becomes unknown (_reveille_contents.py).
 
 PyTorch finds from a kernel's code what it writes, as for a kernel in torch.compile.
 """
@@ -7,7 +7,7 @@ PyTorch finds from a kernel's code what it writes, as for a kernel in torch.comp
 import contextlib
 import functools
 
-import _reveille_tensors as tensors
+import _reveille_contents as contents
 
 
 def watch(jit):
@@ -25,13 +25,13 @@ def watch(jit):
 
 
 def _lose_written(kernel, args, kwargs):
-    if not any(tensors.may_be_known(each) for each in (*args, *kwargs.values())):
+    if not any(contents.may_be_known(each) for each in (*args, *kwargs.values())):
         return
     bound = kernel.signature.bind(*args, **{name: each for name, each in kwargs.items() if name in kernel.signature.parameters})
     bound.apply_defaults()
     for name in _written(kernel, bound.arguments):
-        if tensors.may_be_known(bound.arguments[name]):
-            tensors.lose(bound.arguments[name])
+        if contents.may_be_known(bound.arguments[name]):
+            contents.lose(bound.arguments[name])
 
 
 def _written(kernel, given):

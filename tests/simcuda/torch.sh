@@ -69,6 +69,8 @@ if [ -n "$short" ]; then
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
 operators --kinds float32,bfloat16,int64
+timeout 1800 "$build/cli/reveille" run --gpus 2 --attribution=off --keep-contents 64MiB -- "$environment/bin/python" \
+    "$source/tests/simcuda/torch_distributed.py"
 for how in fsdp ddp; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run --standalone \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" $how
