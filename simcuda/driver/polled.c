@@ -21,7 +21,8 @@ static pthread_cond_t looked = PTHREAD_COND_INITIALIZER;
 static atomic_bool on, watched; /* watched: by a watchdog thread */
 static uint64_t recorded;       /* number of events hidden so far */
 static uint64_t shown;          /* events up to this number are shown */
-static uint64_t hidden;         /* number of events hidden and not polled yet */
+static uint64_t ended;          /* events up to this number are of no interest any more */
+static uint64_t hidden;         /* number of later events hidden and not polled yet */
 
 static uint64_t now_s(void)
 {
@@ -45,10 +46,9 @@ static bool is_watchdog(void)
 /* With the lock held. */
 static void unhide(CUevent event)
 {
-    if (event->polled.number == 0)
-        return;
+    bool counts = event->polled.number > ended;
     event->polled.number = 0;
-    if (--hidden == 0)
+    if (counts && --hidden == 0)
         pthread_cond_broadcast(&looked);
 }
 
@@ -77,6 +77,9 @@ void rvli_polled_end(void)
     pthread_mutex_lock(&mutex);
     atomic_store(&on, false);
     shown = UINT64_MAX;
+    ended = recorded; /* a watchdog that has ended never polls its events */
+    hidden = 0;
+    pthread_cond_broadcast(&looked);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -150,5 +153,5 @@ void rvli_polled_forget(void)
     pthread_cond_init(&looked, NULL);
     atomic_store(&on, false);
     atomic_store(&watched, false);
-    recorded = shown = hidden = 0;
+    recorded = shown = ended = hidden = 0;
 }

@@ -680,9 +680,12 @@ rvli_nccl_result ncclCommDestroy(rvli_comm *comm)
     if (comm == NULL)
         return RVLI_NCCL_SUCCESS;
     rvli_nccl_result result = rvli_comm_check(comm);
-    if (result == RVLI_NCCL_SUCCESS)
-        free_comm(comm);
-    return result;
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    if (comm->state != RVLI_COMM_OVER)
+        rvli_polled_end(); /* it was aborted, and so is its watchdog */
+    free_comm(comm);
+    return RVLI_NCCL_SUCCESS;
 }
 
 rvli_nccl_result ncclCommAbort(rvli_comm *comm)

@@ -110,6 +110,17 @@ void nccl_polled(rvli_comm *comm, void *(*find)(const char *name))
     say_watchdog(events[3]);
     end();
     say_watchdog(events[0]);
+    begin(); /* again, beside an event that nobody has polled: nothing waits for it */
+    reduce(place, place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, own);
+    cudaEventRecord(events[1], own);
+    end();
+    begin();
+    int (*show)(void) = (int (*)(void))(uintptr_t)in_driver("rvli_polled_show");
+    printf("%d ", show());
+    reduce(place, place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, own);
+    cudaEventRecord(events[1], own); /* what is hidden now counts, and not what it marked before */
+    say_shown(events[1]);
+    end();
     printf("\n");
     fflush(stdout);
 }

@@ -421,7 +421,7 @@ static void a_watchdog_sees_what_it_is_shown(void **state)
                                                      : "init id $1 2 polled destroy"),
                          0);
         check_line(1, "0");
-        check_line(2, "d d h d h 1 d h d d ");
+        check_line(2, "d d h d h 1 d h d d 0 h 1 d ");
     }
 }
 
