@@ -78,6 +78,7 @@ void rvli_polled_end(void)
     atomic_store(&on, false);
     shown = UINT64_MAX;
     ended = recorded; /* a watchdog that has ended never polls its events */
+    atomic_store(&watched, false);
     hidden = 0;
     pthread_cond_broadcast(&looked);
     pthread_mutex_unlock(&mutex);
