@@ -38,6 +38,8 @@ _read_twin = _function("read_twin", ctypes.c_uint64, _ADDR, _HOST, _BYTES)
 _write_twin = _function("write_twin", ctypes.c_uint64, _ADDR, _HOST, _BYTES)
 _read_strided = _function("read_strided", ctypes.c_bool, *_GEOMETRY, _HOST)
 _write_strided = _function("write_strided", None, *_GEOMETRY, _HOST)
+_read_known = _function("read_known", None, _ADDR, _HOST, _HOST, _BYTES)
+_write_known = _function("write_known", None, _ADDR, _HOST, _HOST, _BYTES)
 forget = _function("forget", None, _ADDR, _BYTES)
 _end = _function("end", None, _ADDR, _BYTES, ctypes.py_object)
 note_assumed = _function("assumed", None, ctypes.c_size_t, ctypes.c_char_p)
@@ -187,6 +189,46 @@ def lose(tensor):
         return
     if tensor.nbytes:
         forget(tensor.data_ptr(), _reach(tensor))
+
+
+# ---- A copy of a tensor that is known in part ----
+
+
+def _bytes_of(tensor):
+    """The bytes of its memory, which of them are known, and both as the tensor sees them, with a dimension for an element's bytes."""
+    _settle(tensor)
+    reach, item = _reach(tensor), tensor.element_size()
+    content = torch.empty(reach, dtype=torch.uint8, device="cpu")
+    known = torch.empty(reach, dtype=torch.bool, device="cpu")
+    _read_known(tensor.data_ptr(), content.data_ptr(), known.data_ptr(), reach)
+    shape = (*tensor.size(), item), (*(step * item for step in tensor.stride()), 1)
+    return content, known, content.as_strided(*shape), known.as_strided(*shape)
+
+
+def _is_watched(storage):
+    watched = _watched.get(storage.data_ptr())
+    return watched is not None and watched() is not None
+
+
+def after_copy(to, source):
+    """What the memory of a tensor has after a copy to it: bytes, and which of them are known. None: all are unknown, or it is not simple."""
+    if not (to.is_cuda and source.is_cuda and to.dtype is source.dtype and to.size() == source.size()):
+        return None
+    if not (_is_plain(to) and _is_plain(source)) or not source.numel() or not _is_watched(source.untyped_storage()):
+        return None
+    if max(_reach(to), _reach(source)) > LIMIT:
+        return None
+    content, known, *own = _bytes_of(to)
+    for here, there in zip(own, _bytes_of(source)[2:]):
+        here.copy_(there)
+    return content, known
+
+
+def keep_part(tensor, part):
+    """Sets the content of a tensor's memory to what after_copy() returned."""
+    content, known = part
+    watch(tensor.untyped_storage())
+    _write_known(tensor.data_ptr(), content.data_ptr(), known.data_ptr(), content.nbytes)
 
 
 # ---- Twins: content of small tensors, at hand ----

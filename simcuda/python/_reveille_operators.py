@@ -67,6 +67,8 @@ def hidden_writes(name, args):
 
 def fails_its_check(error, func):
     """Whether an operator failed its check: the check reads 1, and so does the second read, where 1 means an error."""
+    if func._schema.name == "aten::mode":  # it searches long rows, and reads several numbers of them
+        return "INTERNAL ASSERT FAILED" in str(error)
     return func._schema.name in CHECKS and isinstance(error, torch.linalg.LinAlgError)
 
 

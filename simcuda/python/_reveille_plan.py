@@ -48,6 +48,11 @@ def _count_selected(args):
     return int(_host(args[1]).expand(shape).count_nonzero())
 
 
+def _count_consecutive(args):
+    along = args[3] if len(args) > 3 else None
+    return _host(args[0]).unique_consecutive(dim=along).size(along or 0)
+
+
 _MASKS = (torch.bool, torch.uint8)
 # What the kernels of these count and then read: the size of the result. It may be known where the rest is not.
 _COUNTS = {
@@ -62,6 +67,9 @@ _COUNTS = {
     "aten::repeat_interleave": lambda args: int(_host(args[0]).sum()),
     "aten::isin": lambda args: len(_host(args[0]).unique()),
     "aten::_unique": lambda args: len(_host(args[0]).unique()),
+    "aten::unique_dim": lambda args: _host(args[0]).unique(dim=args[1]).size(args[1]),
+    "aten::unique_consecutive": _count_consecutive,
+    "aten::mode": lambda args: 1,
     "aten::_coalesce": lambda args: _host(args[0]).coalesce()._nnz(),
     **{name: lambda args: 1 for name in operators.CHECKS},
     "aten::bincount": lambda args: int(_host(args[0]).max()) if args[0].numel() else 0,

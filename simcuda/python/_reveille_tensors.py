@@ -234,10 +234,13 @@ class SmallTensors(TorchDispatchMode):
                 return self.compute(plan, func, args, kwargs)
             except Unknown:
                 pass
+        part = contents.after_copy(*args[:2]) if plan.name == "aten::copy_" else None
         out = self.read(plan, func, args, kwargs) if plan.reads else func(*args, **kwargs)
         if plan.collective:
             self.watch((args, tuple(kwargs.values()), out))
         self.lose(plan, out, args, kwargs)
+        if part is not None:
+            contents.keep_part(args[0], part)
         if plan.assume is not None:
             self.assume(plan, out, args, kwargs)
         return out

@@ -6,7 +6,7 @@ equal the CPU's. Run it under `reveille run`.
 
     torch_operators.py [--samples N] [--only REGEX] [--part I/N] [--kinds float32,...] [--list FILE]
 
---list: the result for each operator. Needs --keep-contents 32MiB, and expecttest, as PyTorch's own tests do.
+--samples: of each operator, in PyTorch's order; 100000 are all. --list: the result for each operator. Needs --keep-contents 32MiB, and expecttest, as PyTorch's own tests do.
 """
 
 import argparse
@@ -24,11 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 warnings.simplefilter("ignore")
 
-# Operators that cannot match, and why.
+# Operators that do not match, and why.
 NOT_AS_ON_THE_CPU = {
     r"(new_)?empty(_like|_strided|_permuted)?": "nobody has written what is compared",
     r"linalg\.lstsq.*": "CUDA has one of the four drivers",
     r"tensor_split": "the sizes must be on the CPU",
+    r"svd_lowrank|linalg\.householder_product|cov": "of all samples, a card's differ, too",
+    r"nn\.functional\.(scaled_dot_product_attention|fractional_max_pool2d)": "of all samples, a card's differ, too",
     r"_?native_batch_norm(_legit)?|_batch_norm_with_update": "the CPU returns other statistics in evaluation",
 }
 # With 16 bits, the CPU rounds the statistics that these keep, and the device does not. They are compared with the CPU's results of 32 bits.

@@ -4,6 +4,7 @@
 import _thread
 import gc
 import pickle
+import sys
 import threading
 
 import torch
@@ -141,6 +142,15 @@ for made in (
     assert made(few.cuda())._nnz() == made(few)._nnz()
 turns = torch.arange(12.0).view(3, 2, 2) / 9
 assert torch.allclose(torch.matrix_exp(turns.cuda()).cpu(), torch.matrix_exp(turns))
+
+# A copy of what is known in part is known in the same part. Memory between the elements stays as it was.
+part = torch.empty(4, 6, device="cuda")
+part[:3, :4] = torch.arange(12.0, device="cuda").view(3, 4)
+part[:, 4:] = part[:, :2]  # its last row is unknown
+assert part[:3, 4:].tolist() == [[0, 1], [4, 5], [8, 9]] and part[:3, :4].sum().item() == 66
+assert not sys.modules["_reveille_contents"].knows(part[3, 4:].data_ptr())
+circular = torch.nn.functional.pad(torch.arange(4.0).view(1, 1, 2, 2), (0, 1, 0, 1), "circular")
+assert torch.equal(torch.nn.functional.pad(torch.arange(4.0, device="cuda").view(1, 1, 2, 2), (0, 1, 0, 1), "circular").cpu(), circular)
 
 # C++ copies to unpickled memory by a storage of its own, which ends before the tensor.
 assert pickle.loads(pickle.dumps(torch.arange(9.0, device="cuda"))).tolist() == list(range(9))
