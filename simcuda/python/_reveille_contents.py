@@ -162,11 +162,17 @@ _watched: dict[int, weakref.ref] = {}  # storages with content, by the address o
 _sweep_at = [1 << 12]
 
 
+def _has_watched(addr):
+    """Whether a storage that is watched has this memory. One that was resized has other memory, or none."""
+    watched = _watched.get(addr)
+    storage = watched() if watched is not None else None
+    return storage is not None and storage.data_ptr() == addr
+
+
 def watch(storage):
     """Makes the content of a storage end with it. Not if another storage has the memory, as while C++ copies to it."""
     addr = storage.data_ptr()
-    watched = _watched.get(addr)
-    if watched is not None and watched() is not None:
+    if _has_watched(addr):
         return
     if len(_watched) >= _sweep_at[0]:
         for each in [each for each, watched in _watched.items() if watched() is None]:
@@ -205,16 +211,11 @@ def _bytes_of(tensor):
     return content, known, content.as_strided(*shape), known.as_strided(*shape)
 
 
-def _is_watched(storage):
-    watched = _watched.get(storage.data_ptr())
-    return watched is not None and watched() is not None
-
-
 def after_copy(to, source):
     """What the memory of a tensor has after a copy to it: bytes, and which of them are known. None: all are unknown, or it is not simple."""
     if not (to.is_cuda and source.is_cuda and to.dtype is source.dtype and to.size() == source.size()):
         return None
-    if not (_is_plain(to) and _is_plain(source)) or not source.numel() or not _is_watched(source.untyped_storage()):
+    if not (_is_plain(to) and _is_plain(source)) or not source.numel() or not _has_watched(source.untyped_storage().data_ptr()):
         return None
     if max(_reach(to), _reach(source)) > LIMIT:
         return None

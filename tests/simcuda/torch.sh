@@ -68,7 +68,7 @@ if [ -n "$short" ]; then
         --sleepers 2
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
-operators --kinds float32,bfloat16,int64
+operators --kinds float32,bfloat16,int64 --samples 100000
 timeout 1800 "$build/cli/reveille" run --gpus 2 --attribution=off --keep-contents 64MiB -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_distributed.py"
 for how in fsdp ddp; do

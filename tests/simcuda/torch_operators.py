@@ -6,7 +6,8 @@ equal the CPU's. Run it under `reveille run`.
 
     torch_operators.py [--samples N] [--only REGEX] [--part I/N] [--kinds float32,...] [--list FILE]
 
---samples: of each operator, in PyTorch's order; 100000 are all. --list: the result for each operator. Needs --keep-contents 32MiB, and expecttest, as PyTorch's own tests do.
+--samples: of each operator, in PyTorch's order; 100000 are all. --list: the result for each operator. Needs --keep-contents 32MiB, and
+expecttest, as PyTorch's own tests do.
 """
 
 import argparse

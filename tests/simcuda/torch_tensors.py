@@ -143,6 +143,15 @@ for made in (
 turns = torch.arange(12.0).view(3, 2, 2) / 9
 assert torch.allclose(torch.matrix_exp(turns.cuda()).cpu(), torch.matrix_exp(turns))
 
+# Memory that a storage has lost belongs to the next one, and what is in it ends with that.
+lost = torch.ones(1000, device="cuda")
+address = lost.data_ptr()
+lost.untyped_storage().resize_(0)
+following = torch.full((1000,), 2.0, device="cuda")
+assert following.data_ptr() == address
+del following
+assert torch.empty(1000, device="cuda").data_ptr() == address and not sys.modules["_reveille_contents"].knows(address)
+
 # A copy of what is known in part is known in the same part. Memory between the elements stays as it was.
 part = torch.empty(4, 6, device="cuda")
 part[:3, :4] = torch.arange(12.0, device="cuda").view(3, 4)
