@@ -234,7 +234,8 @@ class SmallTensors(TorchDispatchMode):
                 return self.compute(plan, func, args, kwargs)
             except Unknown:
                 pass
-        part = contents.after_copy(*args[:2]) if plan.name == "aten::copy_" else None
+        copies = plan.name == "aten::copy_" and not _is_capturing()  # while it is captured, nothing is copied
+        part = contents.after_copy(*args[:2]) if copies else None
         out = self.read(plan, func, args, kwargs) if plan.reads else func(*args, **kwargs)
         if plan.collective:
             self.watch((args, tuple(kwargs.values()), out))
