@@ -16,6 +16,8 @@ struct rvli_workers {
     bool stop;
     void (*begin)(void *user);
     void *user;
+    pthread_cond_t begun;
+    unsigned begun_count;
     unsigned count;
     pthread_t threads[];
 };
@@ -41,6 +43,10 @@ static void *work(void *argument)
     rvli_workers *workers = argument;
     if (workers->begin != NULL)
         workers->begin(workers->user);
+    pthread_mutex_lock(&workers->lock);
+    workers->begun_count++;
+    pthread_cond_signal(&workers->begun);
+    pthread_mutex_unlock(&workers->lock);
     for (rvli_job *job = next_job(workers); job != NULL; job = next_job(workers))
         job->run(job);
     return NULL;
@@ -57,6 +63,14 @@ static int start_thread(rvli_workers *workers, pthread_t *thread_out)
     return number;
 }
 
+static void await_begun(rvli_workers *workers)
+{
+    pthread_mutex_lock(&workers->lock);
+    while (workers->begun_count < workers->count)
+        pthread_cond_wait(&workers->begun, &workers->lock);
+    pthread_mutex_unlock(&workers->lock);
+}
+
 rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *user,
                               rvli_workers **workers_out)
 {
@@ -65,6 +79,7 @@ rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *u
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for threads");
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->queued, NULL);
+    pthread_cond_init(&workers->begun, NULL);
     workers->end = &workers->first;
     workers->begin = begin;
     workers->user = user;
@@ -74,6 +89,7 @@ rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *u
         rvli_workers_stop(workers);
         return rvli_error(RVL_ERR_HOST_OOM, "no thread could be started (see ulimit -u)");
     }
+    await_begun(workers);
     *workers_out = workers;
     return RVL_OK;
 }
@@ -86,6 +102,7 @@ void rvli_workers_stop(rvli_workers *workers)
     pthread_mutex_unlock(&workers->lock);
     for (unsigned i = 0; i < workers->count; i++)
         pthread_join(workers->threads[i], NULL);
+    pthread_cond_destroy(&workers->begun);
     pthread_cond_destroy(&workers->queued);
     pthread_mutex_destroy(&workers->lock);
     free(workers);

@@ -18,7 +18,8 @@ typedef struct rvli_workers rvli_workers;
 
 /*
  * Starts count threads, or fewer if the system allows fewer. Each calls begin(user) first, unless
- * begin is NULL. RVL_ERR_HOST_OOM if none can be started.
+ * begin is NULL. Returns after all have: a thread that begins late could call the driver while the
+ * process is locked. RVL_ERR_HOST_OOM if none can be started.
  */
 rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *user,
                               rvli_workers **workers_out);

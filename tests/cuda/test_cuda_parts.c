@@ -373,6 +373,7 @@ typedef struct crew {
 static void begin_thread(void *user)
 {
     crew *c = user;
+    usleep(1000); /* so that the start would return first, if it did not wait */
     atomic_fetch_add(&c->begun, 1);
 }
 
@@ -457,8 +458,8 @@ static void idle_workers_can_be_stopped(void **state)
     crew *c = new_crew(note_number);
     rvli_workers *workers = NULL;
     assert_int_equal(rvli_workers_start(3, begin_thread, c, &workers), RVL_OK);
-    rvli_workers_stop(workers);
     assert_int_equal(c->begun, 3);
+    rvli_workers_stop(workers);
     assert_int_equal(c->done, 0);
     free(c);
 }
