@@ -18,13 +18,7 @@ from . import _c  # noqa: E402
 from ._asleep import asleep, sleep, wake
 from ._communicators import Communicator
 from ._context import Context
-from ._hooks import HookContext, configure_subprocess
-from ._job import Job, JobForecast
-from ._metrics import DeviceMetrics, Metrics, StoreMetrics, TagMetrics, metrics
-from ._model import model, plan, plan_model, settings
-from ._options import profile, profiles
-from ._process import (
-    HookStats,
+from ._functions import (
     add_communicator,
     backup_of,
     communicators,
@@ -45,6 +39,12 @@ from ._process import (
     step,
     wait,
 )
+from ._hooks import HookContext, configure_subprocess
+from ._job import Job, JobForecast
+from ._metrics import DeviceMetrics, Metrics, StoreMetrics, TagMetrics, metrics
+from ._model import model, plan, plan_model, settings
+from ._options import profile, profiles
+from ._process import HookStats
 from ._replay import replay
 from ._replicas import Exchange, Links, Transfer
 from ._results import (
@@ -63,11 +63,11 @@ from ._results import (
     ReplayOom,
     ReplayStage,
     Setting,
-    Verdict,
     StageStats,
     Stats,
     TagStats,
     Term,
+    Verdict,
 )
 from ._simulated import ProgramFailed, SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
