@@ -57,6 +57,16 @@ end.record()
 torch.cuda.synchronize()
 assert start.elapsed_time(end) >= 0
 
+# What is captured is not done: content changes with the replay.
+numbers, copied = torch.arange(4, device="cuda"), torch.zeros(4, dtype=torch.int64, device="cuda")
+third = torch.cuda.CUDAGraph()
+with torch.cuda.graph(third):
+    copied.copy_(numbers)
+    copied[:2].copy_(numbers[2:])
+check(copied.tolist(), [0, 0, 0, 0], "content after a capture")
+third.replay()
+check(copied.tolist(), [2, 3, 2, 3], "content after the replay")
+
 # What a capture forbids, as a user sees it. The other allocator cannot capture again afterwards.
 try:
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
