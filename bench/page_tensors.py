@@ -7,7 +7,6 @@ Makes the snapshot, writes its report, and zooms and clicks. Times are Chromium'
 (the protocol's Tracing): from the dispatch of the input to the end of the first commit behind what it caused. FOLDER
 keeps the snapshot and the page. Run it by hand: nothing of it is a test.
 """
-import json
 import pathlib
 import pickle
 import random

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from . import _asleep_nccl, _c
@@ -19,7 +18,7 @@ from ._communicators import COMMUNICATORS
 from ._job import GROUP_TIMEOUT_S, Group, Meeting, Move, call_of, job_of, move_alone, seconds
 from ._options import nanoseconds
 from ._process import SAVER
-from .errors import Busy, InvalidState, NotSupported, check
+from .errors import Busy, InvalidState, check
 
 
 def sleep(

@@ -51,6 +51,7 @@ from ._results import (
     holder_of,
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
+from ._unique import Unique
 from ._wake import (
     WITHOUT_WAIT,
     PreparedStart,
@@ -63,7 +64,6 @@ from ._wake import (
     options_of,
     order_of,
 )
-from ._unique import Unique
 from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,

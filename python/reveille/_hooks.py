@@ -10,6 +10,7 @@ are in libreveille.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Iterator
 
@@ -61,10 +62,14 @@ class Hook:
         try:
             check(status, "cuda", self.core)
         except ReveilleError as error:
-            for context in self.contexts() if error.device is not None else ():
-                handle = context._handle
-                error.note_summary(handle.run(lambda c: handle.summary(c, error.device)))
+            if error.device is not None:
+                self._note_summaries(error, error.device)
             raise
+
+    def _note_summaries(self, error: ReveilleError, device: int) -> None:
+        for context in self.contexts():
+            handle = context._handle
+            error.note_summary(handle.run(functools.partial(handle.summary, device=device)))
 
     def context(self, device: int) -> HookContext:
         """The context of a device. Opens it if needed."""

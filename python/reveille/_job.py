@@ -45,7 +45,7 @@ from ._results import Forecast
 from ._scope import scope
 from ._sizes import whole
 from ._unique import Unique
-from .errors import Busy, InvalidArgument, JobAborted, ReveilleError, TimedOut, check
+from .errors import Busy, InvalidArgument, JobAborted, ReveilleError, TimedOut
 
 GROUP_TIMEOUT_S = 60.0
 FIRST_WAIT_S = 0.0005

@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 from . import _c
-from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, Verdict, from_struct, holder_of
+from ._results import (
+    Holder,
+    Replay,
+    ReplayDevice,
+    ReplayOom,
+    ReplayStage,
+    Verdict,
+    from_struct,
+    holder_of,
+)
 from ._sizes import Size, name_bytes, parse_size
 from .errors import (
-    CorruptTrace,
     InvalidArgument,
     NotFound,
-    ReveilleError,
     check,
-    error_of,
-    last_error,
 )
 
 Path = Union[str, bytes, "os.PathLike[Any]"]

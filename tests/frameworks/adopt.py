@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import signal
 import socket

@@ -150,7 +150,7 @@ def collectives_after_a_cycle() -> None:
 
     def captured() -> None:
         tensor.fill_(RANK + 1)
-        graph.replay()
+        graph.replay()  # noqa: F821 (deleted at the end)
         torch.cuda.synchronize()
         assert tensor.unique().tolist() == [expected], tensor.unique()
 

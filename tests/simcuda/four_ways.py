@@ -31,7 +31,7 @@ BOUNDS = {"max_allocated": 0.005, "max_reserved": 0.01}
 
 
 def run(*words):
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}: ended with {done.returncode}\n{done.stderr[-4000:]}")
     return done.stdout

@@ -41,8 +41,7 @@ def run(command, name, python):
     words = [os.path.join(HERE, "ten", word) if word.endswith(".py") else word for word in words]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([command, "run", *options.split(), "--", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, env={**VLLM, **os.environ})
+        done = subprocess.run([command, "run", *options.split(), "--", *words], cwd=folder, capture_output=True, text=True, env={**VLLM, **os.environ})
     return done, time.monotonic() - begun
 
 

@@ -41,7 +41,7 @@ SAID = {"ddp": "reveille: on a card DistributedDataParallel may free ", "gra": "
 def run(arguments, folder):
     """Runs in a separate folder, which also gets what torch.compile keeps."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "code"), "TRITON_CACHE_DIR": os.path.join(folder, "kernels")}
-    done = subprocess.run(arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 

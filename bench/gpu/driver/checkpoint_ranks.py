@@ -10,7 +10,6 @@ Cases stand in the order of their value. None begins when S seconds are over.
 """
 
 import argparse
-import array
 import ctypes as C
 import json
 import os

@@ -31,7 +31,7 @@ def work(rank, n, barrier, ids):
     nccl = C.CDLL(libnccl(), mode=C.RTLD_GLOBAL)
     rt.cudaSetDevice(rank)
     rt.cudaFree(None)
-    cuda = C.CDLL("libcuda.so.1")
+    C.CDLL("libcuda.so.1")
     last = [0]
     seen = [probe.libs()]
     start = time.time()

@@ -334,7 +334,6 @@ def copies():
     look("cuMemAllocAsync 512 B", cuda.cuMemAllocAsync(C.byref(p), C.c_size_t(512), None))
     look("cuMemAllocAsync 40 MiB", cuda.cuMemAllocAsync(C.byref(p), C.c_size_t(40 << 20), None))
     look("synchronize", cuda.cuCtxSynchronize())
-    o, g = C.c_void_p(), C.c_void_p()
 
 
 def blas():

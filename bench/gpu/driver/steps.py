@@ -448,21 +448,21 @@ def pools():
     do("zeros", lambda: torch.zeros(10, device="cuda"))
     e = [torch.cuda.Event() for _ in range(100)]
     do("events", lambda: [x.record() for x in e])
-    s = torch.cuda.Stream()
+    _first = torch.cuda.Stream()
     say("first stream")
-    s2 = torch.cuda.Stream(priority=-1)
+    _second = torch.cuda.Stream(priority=-1)
     say("first stream of another priority")
     g = torch.cuda.CUDAGraph()
     x = torch.zeros(512, 512, **bf)
     do("mm", lambda: x @ x)
     with torch.cuda.graph(g):
-        y = x @ x
+        _y = x @ x
     say("captured")
     do("replayed", g.replay)
     p = torch.cuda.MemPool()
     say("MemPool")
     with torch.cuda.use_mem_pool(p):
-        z = torch.zeros(1 << 20, device="cuda")
+        _z = torch.zeros(1 << 20, device="cuda")
     say("memory of the pool")
     do("pinned copy", lambda: torch.ones(1 << 20).pin_memory().cuda(non_blocking=True))
 

@@ -306,8 +306,7 @@ def go(*words):
         p = subprocess.run(
             [sys.executable, __file__, *words],
             timeout=20,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
         )
         out, code, err = p.stdout, p.returncode, p.stderr

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The model: the tags and allocations of one thread in a context that all share."""
 
-import contextlib
 import ctypes
 import os
 import random
