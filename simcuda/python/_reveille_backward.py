@@ -58,12 +58,6 @@ class Backward:
 
         return before
 
-    @staticmethod
-    def after(*_):
-        """Removes the mode. PyTorch adds gradients in place, without memory for the sum, only if there is no mode."""
-        if _length():
-            _pop(None)
-
     def unpacking(self, unpack):
         def unpack_with_mode(*args):
             if _length() or torch._C._current_autograd_node() is None:
@@ -79,8 +73,8 @@ class Backward:
     # ---- The whole graph ----
 
     def hook(self, roots, carrier):
-        """Adds the hooks, most of them through the carrier's dictionary. Returns the handles of the others."""
-        keep, nodes, fed, together = set(), set(), {}, []
+        """Adds the hooks, through the carrier's dictionary."""
+        keep, nodes, fed = set(), set(), {}
         left = [each.node if isinstance(each, graph.GradientEdge) else each.grad_fn for each in roots]
         while left:
             node = left.pop()
@@ -93,18 +87,12 @@ class Backward:
             for edge in following:
                 if edge[0] is None:
                     continue
-                if edge in fed:
-                    together.append((edge, fed[edge], node))
+                if edge in fed and not self.is_large(edge):
+                    keep.update((fed[edge], node))  # part of the sum may be known
                 fed[edge] = node
                 left.append(edge[0])
-        large = {edge: self.is_large(edge) for edge, *_ in together}
-        for edge, *adding in together:
-            if not large[edge]:
-                keep.update(adding)  # part of the sum may be known
         for node in nodes - keep:
             node._register_hook_dict(carrier)
-        adding = {node for edge, *both in together if large[edge] for node in both}
-        return [node.register_hook(self.after) for node in adding & keep]
 
     def is_large(self, edge):
         into, number = edge
@@ -127,13 +115,11 @@ class Backward:
                 return engine(roots, *args, **kwargs)
             carrier = torch.empty(0, device="cpu")
             hooks = carrier._backward_hooks = collections.OrderedDict({0: self.before})
-            handles = self.hook(roots, carrier)
+            self.hook(roots, carrier)
             try:
                 return engine(roots, *args, **kwargs)
             finally:
                 hooks.clear()
-                for each in handles:
-                    each.remove()
 
         return run_with_hooks
 

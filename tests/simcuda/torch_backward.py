@@ -6,6 +6,7 @@ Each case has the result of the CPU. Unknown gradients stay unknown, even if the
 
 import torch
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def numbers(count, device):
@@ -157,4 +158,22 @@ def most_in_backward(function):
 # Gradients are added in place: two tensors of 4 MiB, and a third only if the sum is a separate tensor.
 for function in Doubled.apply, lambda x: x * 2:
     assert most_in_backward(function) < 9 << 20, most_in_backward(function)
+
+# The backward pass of an index is the one without our mode (simcuda/audit/modes.c), as an H100 has it. With a mode of the program, it is the
+# other, which copies 16 MiB.
+factor = torch.randn(1 << 22, device="cuda", requires_grad=True)
+places = torch.randint(0, 1 << 22, (1 << 22,), device="cuda")
+
+
+def most_of_index():
+    factor.grad = None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    (factor * 1.0)[places].sum().backward()
+    return torch.cuda.max_memory_allocated() - before
+
+
+assert most_of_index() == 235821568, most_of_index()
+with FlopCounterMode(display=False):
+    assert most_of_index() == 235821568 + (16 << 20), most_of_index()
 print("the backward pass is as on the CPU")
