@@ -126,10 +126,9 @@ static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
     if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
         return refuse(key, "leaves layers that compute in fp32, which is predicted in autocast "
                            "alone: say 'autocast' too");
-    if ((m->features & (RVLI_NUMBERS | RVLI_ROUTER_BIAS | RVLI_SINKS | RVLI_ALTUP)) != 0 ||
-        rvli_has_layers(m, RVLI_LAYER_DELTA))
-        return refuse(key, "is not predicted for Granite, routers with a bias, sinks, gated delta "
-                           "nets and Gemma 3n: leave it out");
+    if ((m->features & (RVLI_SINKS | RVLI_INDEXER | RVLI_ALTUP)) != 0)
+        return refuse(key, "is not predicted for sinks and indexers, and Gemma 3n fails in 4 bits: "
+                           "leave it out");
     if (o->loss != RVL_MODEL_LOSS_PLAIN || o->attention == RVL_MODEL_ATTENTION_MATH ||
         (o->flags & RVL_MODEL_OFFLOAD))
         return refuse(key, "is not predicted with 'loss', 'attention' math and "

@@ -2360,8 +2360,7 @@ static void options_out_of_range_are_refused(void **state)
                           "lora-targets", "PEFT has no default for this family");
     assert_option_refused("mixtral-8x7b-v0.1", (rvl_model_options){.tp = 2, .ep = 16}, "ep",
                           "choose one that divides tp");
-    static const char *const not_plain[] = {"granite-3.1-8b", "granite-4.0-h-tiny", "glm-4.5-air",
-                                            "qwen3_5", "gpt-oss-20b"};
+    static const char *const not_plain[] = {"glm-moe-dsa", "gpt-oss-20b", "gemma-3n-e2b"};
     for (size_t i = 0; i < sizeof not_plain / sizeof not_plain[0]; i++)
         assert_option_refused(
             not_plain[i],
@@ -2370,7 +2369,7 @@ static void options_out_of_range_are_refused(void **state)
                                 .lora_targets = RVL_MODEL_LORA_ALL_LINEAR,
                                 .base_dtype = RVL_MODEL_BASE_NF4,
                                 .flags = RVL_MODEL_PREPARE_KBIT | RVL_MODEL_AUTOCAST},
-            "prepare-kbit", "is not predicted for Granite, routers with a bias");
+            "prepare-kbit", "is not predicted for sinks and indexers, and Gemma 3n fails");
     assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"nf4\"}}",
                           (rvl_model_options){0}, "quantization_config", "weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},

@@ -130,7 +130,7 @@ static void matmul_backward(rvli_graph *g, const rvli_node *node, rvli_value *gr
         rvli_workspace(g->t, RVLI_WORKSPACE_BACKWARD);
 }
 
-static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
+static rvli_value *multiplied(rvli_graph *g, rvli_value *const *factors)
 {
     rvli_shape shape = factors[0]->shape;
     shape.elements = shape.elements / shape.width * factors[1]->shape.width;
@@ -142,6 +142,11 @@ static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
             rvli_node_keep(g, node, factors[i]);
     }
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
+}
+
+static rvli_value *matmul(rvli_graph *g, rvli_value *const *factors)
+{
+    return rvli_op_autocast(g, multiplied, factors, 2);
 }
 
 /* .transpose(-1, -2) of a value with a row for each token of a chunk */

@@ -26,19 +26,25 @@ static void convolve_backward(rvli_graph *g, const rvli_node *node, rvli_value *
 
 /* The output ends where the last token no longer contributes. Mamba's convolution may have a
  * bias. */
+static rvli_value *convolved(rvli_graph *g, rvli_value *const *inputs)
+{
+    rvli_shape shape = inputs[0]->shape;
+    shape.elements = longer_elements(g, shape.width);
+    rvli_node *node = rvli_node_make(g, convolve_backward, inputs, 3);
+    rvli_node_keep(g, node, inputs[0]);
+    rvli_node_keep(g, node, inputs[1]);
+    rvli_value *copy = rvli_value_make(g, &inputs[0]->shape);
+    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
+    rvli_value_release(g, copy);
+    return y;
+}
+
 static rvli_value *conv1d(rvli_graph *g, rvli_value *const *arguments)
 {
-    rvli_shape shape = arguments[0]->shape;
-    shape.elements = longer_elements(g, shape.width);
     bool is_mamba = rvli_parameter_at(g, arguments[1]->leaf)->role == RVLI_ROLE_MAMBA_CONV;
     rvli_value *bias = is_mamba ? rvli_value_parameter(g, RVLI_ROLE_MAMBA_CONV_BIAS) : NULL;
     rvli_value *const inputs[] = {arguments[0], arguments[1], bias};
-    rvli_node *node = rvli_node_make(g, convolve_backward, inputs, 3);
-    rvli_node_keep(g, node, arguments[0]);
-    rvli_node_keep(g, node, arguments[1]);
-    rvli_value *copy = rvli_value_make(g, &arguments[0]->shape);
-    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &shape));
-    rvli_value_release(g, copy);
+    rvli_value *y = rvli_op_autocast(g, convolved, inputs, 3);
     rvli_value_release(g, bias);
     return y;
 }

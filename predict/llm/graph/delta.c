@@ -87,9 +87,9 @@ static rvli_value *float_contiguous(rvli_graph *g, rvli_value *const *x)
     return to_contiguous(g, x[0], RVLI_FULL);
 }
 
-static rvli_value *bfloat16_contiguous(rvli_graph *g, rvli_value *const *x)
+static rvli_value *hidden_dtype_contiguous(rvli_graph *g, rvli_value *const *x)
 {
-    return to_contiguous(g, x[0], RVLI_HALF);
+    return to_contiguous(g, x[0], (uint8_t)rvli_flow_bytes(g->t));
 }
 
 static void channels_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
@@ -157,7 +157,7 @@ const rvli_operator rvli_delta_operators[] = {
     RVLI_OPERATOR("rate_heads", 1, rate_heads),
     RVLI_OPERATOR("repeat_keys", 1, repeat_keys),
     RVLI_OPERATOR("float_contiguous", 1, float_contiguous),
-    RVLI_OPERATOR("bfloat16_contiguous", 1, bfloat16_contiguous),
+    RVLI_OPERATOR("hidden_dtype_contiguous", 1, hidden_dtype_contiguous),
     RVLI_OPERATOR("channels_first", 1, channels_first),
     RVLI_OPERATOR("new_state", 0, new_state),
     RVLI_OPERATOR("solve_triangular", 2, solve_triangular),

@@ -11,7 +11,13 @@
 /* A for each expert: a view. */
 static rvli_value *stacked_a(rvli_graph *g, rvli_value *const *weight)
 {
-    return rvli_adapter_matrix(g, weight[0], 0, 0);
+    rvli_value *a = rvli_adapter_matrix(g, weight[0], 0, 0);
+    if (a == NULL)
+        return NULL;
+    rvli_node *node = rvli_node_make(g, rvli_backward_pass, &a, 1);
+    rvli_value *view = rvli_node_gives(g, node, rvli_value_view(g, a, &a->shape));
+    rvli_value_release(g, a);
+    return view;
 }
 
 /* B for each expert: a permuted view. Its gradient is copied into the order of B. */

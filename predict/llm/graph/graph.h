@@ -240,6 +240,9 @@ rvli_value *rvli_op_elementwise(rvli_graph *g, rvli_elementwise which, rvli_valu
 /* bias: may be NULL. */
 rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rvli_value *bias,
                             rvl_model_term holder);
+/* Runs an operator that torch.autocast runs in bf16: with its inputs converted, if it is active. */
+rvli_value *rvli_op_autocast(rvli_graph *g, rvli_value *(*run)(rvli_graph *, rvli_value *const *),
+                             rvli_value *const *inputs, int count);
 /* A linear layer, with its adapter if it has one. NULL without a weight or an input. */
 rvli_value *rvli_linear(rvli_graph *g, rvli_value *weight, rvli_value *x);
 /* A (index 0) or B (1) of a parameter's adapter, NULL if it has none. width: as rvli_value_leaf().

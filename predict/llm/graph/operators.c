@@ -541,6 +541,12 @@ static rvli_value *to_bf16(rvli_graph *g, rvli_value *const *x)
     return rvli_op_convert(g, x[0], RVLI_HALF);
 }
 
+/* .to(dtype) of the values between layers */
+static rvli_value *to_hidden_dtype(rvli_graph *g, rvli_value *const *x)
+{
+    return rvli_op_convert(g, x[0], (uint8_t)rvli_flow_bytes(g->t));
+}
+
 static rvli_value *type_as(rvli_graph *g, rvli_value *const *x)
 {
     return rvli_op_convert(g, x[0], x[1]->shape.element_bytes);
@@ -565,6 +571,7 @@ ELEMENTWISE(exp_of, RVLI_OP_EXP)
 static const rvli_operator operators[] = {
     RVLI_OPERATOR("float", 1, to_float),
     RVLI_OPERATOR("bfloat16", 1, to_bf16),
+    RVLI_OPERATOR("hidden_dtype", 1, to_hidden_dtype),
     RVLI_OPERATOR("type_as", 2, type_as),
     RVLI_OPERATOR("square", 1, square),
     RVLI_OPERATOR("rsqrt", 1, rsqrt),

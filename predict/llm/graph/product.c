@@ -12,6 +12,8 @@
 
 #include "base/grow.h"
 
+#define INPUTS_MAX 3 /* of an operator that autocast runs in bf16 */
+
 /* ---- A product ---- */
 
 static void workspace(rvli_graph *g, rvli_workspace_name name)
@@ -85,11 +87,6 @@ static rvli_value *product(rvli_graph *g, rvli_value *x, rvli_value *weight, rvl
 
 /* ---- Autocast ---- */
 
-static bool is_autocast(const rvli_graph *g)
-{
-    return (g->t->options->flags & RVL_MODEL_AUTOCAST) != 0;
-}
-
 /* Autocast holds its copies of trained weights until it ends. */
 static void hold_cast(rvli_graph *g, rvli_value *cast)
 {
@@ -105,6 +102,19 @@ void rvli_casts_release(rvli_graph *g, uint32_t down_to)
 {
     while (g->cast_count > down_to)
         rvli_value_release(g, g->casts[--g->cast_count]);
+}
+
+rvli_value *rvli_op_autocast(rvli_graph *g, rvli_value *(*run)(rvli_graph *, rvli_value *const *),
+                             rvli_value *const *inputs, int count)
+{
+    rvli_value *half[INPUTS_MAX] = {NULL};
+    for (int i = 0; i < count; i++)
+        half[i] = rvli_is_autocast(g->t) ? rvli_op_convert(g, inputs[i], RVLI_HALF)
+                                         : rvli_value_retain(inputs[i]);
+    rvli_value *y = g->stopped ? NULL : run(g, half);
+    for (int i = 0; i < count; i++)
+        rvli_value_release(g, half[i]);
+    return y;
 }
 
 static rvli_value *in_autocast(rvli_graph *g, rvli_value *x, rvli_value *weight, rvli_value *bias,
@@ -125,7 +135,7 @@ rvli_value *rvli_op_product(rvli_graph *g, rvli_value *x, rvli_value *weight, rv
 {
     if (x == NULL || weight == NULL || g->stopped)
         return NULL;
-    return (is_autocast(g) ? in_autocast : product)(g, x, weight, bias, holder);
+    return (rvli_is_autocast(g->t) ? in_autocast : product)(g, x, weight, bias, holder);
 }
 
 /* ---- Four bits ---- */
@@ -242,14 +252,14 @@ static rvli_value *lora_b(rvli_graph *g, rvli_value *const *arguments)
 static rvli_value *cast_input(rvli_graph *g, rvli_value *const *x)
 {
     uint8_t bytes = (uint8_t)rvli_adapter_bytes(g->t);
-    return rvli_op_convert(g, x[0], is_autocast(g) ? x[0]->shape.element_bytes : bytes);
+    return rvli_op_convert(g, x[0], rvli_is_autocast(g->t) ? x[0]->shape.element_bytes : bytes);
 }
 
 /* With autocast the output keeps its type, too. */
 static rvli_value *cast_output(rvli_graph *g, rvli_value *const *x)
 {
-    return rvli_op_convert(g, x[0],
-                           is_autocast(g) ? x[0]->shape.element_bytes : x[1]->shape.element_bytes);
+    return rvli_op_convert(
+        g, x[0], rvli_is_autocast(g->t) ? x[0]->shape.element_bytes : x[1]->shape.element_bytes);
 }
 
 static rvli_value *linear(rvli_graph *g, rvli_value *const *arguments)

@@ -87,19 +87,47 @@ static void load_one(rvli_training *t, rvli_parameter *parameter)
         parameter->share = weights(t, RVLI_HALF * parameter->elements);
 }
 
+typedef struct renamed {
+    const char *ours, *name; /* how both begin */
+} renamed;
+
+/* A name in the checkpoint. Most sort like the table's (tensors.c), but not beside Mamba in Bamba,
+ * and in Granite's models with fused projections. */
+static const char *checkpoint_name(const rvl_model *model, const char *pattern)
+{
+#define LAYER "model.layers.%L."
+    static const renamed bamba[] = {{LAYER "mlp.", LAYER "feed_forward."}, {NULL, NULL}};
+    static const renamed granite[] = {
+        {LAYER "mlp.shared_experts.", LAYER "shared_mlp.output_linear"},
+        {LAYER "mlp.gate_up_proj.", LAYER "shared_mlp.input_linear"},
+        {LAYER "mlp.down_proj.", LAYER "shared_mlp.output_linear"},
+        {LAYER "mlp.", LAYER "block_sparse_moe."},
+        {NULL, NULL}};
+    const uint64_t fused = RVLI_NUMBERS | RVLI_FUSED_UP;
+    const renamed *each = (model->features & fused) == fused         ? granite
+                          : rvli_has_layers(model, RVLI_LAYER_MAMBA) ? bamba
+                                                                     : NULL;
+    for (; each != NULL && each->ours != NULL; each++)
+        if (strncmp(pattern, each->ours, strlen(each->ours)) == 0)
+            return each->name;
+    return pattern;
+}
+
 typedef struct entry {
     rvli_parameter *parameter;
+    const char *name;
 } entry;
 
 /* As transformers sorts the names of a checkpoint, with layers by number. */
 static int by_name(const void *a, const void *b)
 {
-    const rvli_parameter *one = ((const entry *)a)->parameter;
-    const rvli_parameter *two = ((const entry *)b)->parameter;
-    bool in_layers = one->layer != RVL_MODEL_NO_LAYER && two->layer != RVL_MODEL_NO_LAYER;
-    if (in_layers && one->layer != two->layer)
-        return one->layer < two->layer ? -1 : 1;
-    return strcmp(one->pattern, two->pattern);
+    const entry *one = a, *two = b;
+    const rvli_parameter *first = one->parameter, *second = two->parameter;
+    bool in_layers = first->layer != RVL_MODEL_NO_LAYER && second->layer != RVL_MODEL_NO_LAYER;
+    if (in_layers && first->layer != second->layer)
+        return first->layer < second->layer ? -1 : 1;
+    int order = strcmp(one->name, two->name);
+    return order != 0 ? order : strcmp(first->pattern, second->pattern);
 }
 
 static void load_base(rvli_training *t)
@@ -111,8 +139,9 @@ static void load_base(rvli_training *t)
         return;
     }
     for (uint32_t i = 0; i < t->parameter_count; i++) {
-        if (!is_adapter(&t->parameters[i]))
-            sorted[count++].parameter = &t->parameters[i];
+        rvli_parameter *parameter = &t->parameters[i];
+        if (!is_adapter(parameter))
+            sorted[count++] = (entry){parameter, checkpoint_name(t->model, parameter->pattern)};
     }
     qsort(sorted, count, sizeof *sorted, by_name);
     for (uint32_t i = 0; i < count; i++)
@@ -120,11 +149,13 @@ static void load_base(rvli_training *t)
     free(sorted);
 }
 
-static void make_adapters(rvli_training *t, uint64_t each)
+/* Bytes of each element: of most adapters, and of those beside a weight in fp32 (0: these stay). */
+static void make_adapters(rvli_training *t, uint64_t most, uint64_t beside_full)
 {
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
-        if (!is_adapter(parameter))
+        uint64_t each = parameter->is_beside_full ? beside_full : most;
+        if (!is_adapter(parameter) || each == 0)
             continue;
         rvli_block made = weights(t, each * parameter->elements);
         rvli_release(t, &parameter->share);
@@ -132,14 +163,14 @@ static void make_adapters(rvli_training *t, uint64_t each)
     }
 }
 
-/* PEFT makes all adapters in bf16, like the model, and then converts them to fp32 one by one. TRL
- * converts them back to bf16. */
+/* PEFT makes adapters in bf16, like the model, or in fp32 beside a weight in fp32. Then it converts
+ * them to fp32 one by one. TRL converts them back to bf16. */
 static void load_adapters(rvli_training *t)
 {
-    make_adapters(t, RVLI_HALF);
-    make_adapters(t, RVLI_FULL);
+    make_adapters(t, RVLI_HALF, RVLI_FULL);
+    make_adapters(t, RVLI_FULL, 0);
     if (rvli_adapter_bytes(t) == RVLI_HALF)
-        make_adapters(t, RVLI_HALF);
+        make_adapters(t, RVLI_HALF, RVLI_HALF);
 }
 
 /* Each GPU has loaded the whole model. FSDP2 makes the shares of a unit, and then frees the whole

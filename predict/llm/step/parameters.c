@@ -10,6 +10,8 @@
 #define LAYER "model.layers.%L."
 #define DELTA LAYER "linear_attn."
 #define SHARED LAYER "mlp.shared_experts."
+#define MAMBA LAYER "mamba."
+#define ATTENTION LAYER "self_attn."
 #define EXPERT LAYER "mlp.experts.%E."
 
 typedef struct named_role {
@@ -116,13 +118,18 @@ static const named_role roles[] = {
     {"model.altup_unembed_projections.weight", RVLI_ROLE_UNEMBED_STREAMS},
 };
 
+static bool is_of_experts(const char *pattern)
+{
+    return strncmp(pattern, EXPERT, sizeof EXPERT - 1) == 0;
+}
+
 static rvli_role role_of(const rvli_training *t, const char *pattern)
 {
     bool behind = (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
     if (behind && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
         return RVLI_ROLE_NORM_BEHIND_ATTENTION;
     bool beside = (t->model->features & RVLI_LAYER_SCALE) != 0;
-    if (beside && strncmp(pattern, EXPERT, sizeof EXPERT - 1) == 0)
+    if (beside && is_of_experts(pattern))
         return strcmp(pattern, EXPERT "down_proj.weight") == 0 ? RVLI_ROLE_EXPERTS_DOWN
                                                                : RVLI_ROLE_EXPERTS_UP;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
@@ -176,13 +183,16 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
     if (!rvli_adapter_of(t->model, t->options->lora_rank, t->options->lora_targets, tensor, parts))
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    t->parameters[unit->by_role[role] - 1].adapter = t->parameter_count + 1;
+    rvli_parameter *base = &t->parameters[unit->by_role[role] - 1];
+    bool is_beside_full = !base->is_quantised && base->element_bytes == RVLI_FULL;
+    base->adapter = t->parameter_count + 1;
     for (int i = 0; i < 2; i++) {
         rvli_parameter *parameter = add(t);
         if (parameter == NULL)
             return;
         *parameter = (rvli_parameter){.role = RVLI_ROLE_ADAPTER,
                                       .trained = rvli_tensor_learns(tensor),
+                                      .is_beside_full = is_beside_full,
                                       .element_bytes = rvli_adapter_bytes(t),
                                       .elements = parts[i].rows * parts[i].columns,
                                       .share_elements = rvli_tensor_share(&parts[i], ranks)};
@@ -256,6 +266,19 @@ static void put_before_router(rvli_training *t, rvli_unit *unit, uint32_t from, 
         first[moved].adapter += moved;
 }
 
+/* PEFT wraps the experts once for each of their two parameters, one wrapper around the other. So
+ * the adapters of both come after both. */
+static void put_before_experts_adapter(rvli_training *t, rvli_unit *unit, rvli_role role)
+{
+    uint32_t second = unit->by_role[role];
+    rvli_parameter *first = second > 3 && !t->tape.failed ? &t->parameters[second - 4] : NULL;
+    if (first == NULL || first->adapter != second - 2 || !is_of_experts(first->pattern))
+        return;
+    swap_ranges(first + 1, 2, 1);
+    first->adapter++;
+    unit->by_role[role] = second - 2;
+}
+
 /* Buffers of the module: the bias of the choice of experts, and Gemma 4's layer_scalar. */
 static bool is_buffer(const rvli_tensor *tensor)
 {
@@ -287,8 +310,10 @@ static void take_one(rvli_training *t, const rvli_tensor *tensor)
     add_to_unit(t, unit, role);
     put_before_adapter(t, unit, role);
     take_adapter(t, unit, role, tensor);
-    if (strncmp(tensor->pattern, EXPERT, sizeof EXPERT - 1) == 0)
+    if (is_of_experts(tensor->pattern)) {
         put_before_router(t, unit, from, role);
+        put_before_experts_adapter(t, unit, role);
+    }
 }
 
 /* The module has one matrix for each stream's projection. */
@@ -315,7 +340,7 @@ static void take(void *user, const rvli_tensor *tensor)
 /* The order of Falcon-H1's modules differs from all others: MLP, Mamba, attention, norms. */
 static int place_of(const rvli_parameter *parameter)
 {
-    static const char *const modules[] = {LAYER "mlp.", LAYER "mamba.", LAYER "self_attn."};
+    static const char *const modules[] = {LAYER "mlp.", MAMBA, ATTENTION};
     const int count = sizeof modules / sizeof modules[0];
     for (int i = 0; i < count; i++) {
         if (strncmp(parameter->pattern, modules[i], strlen(modules[i])) == 0)
@@ -335,6 +360,32 @@ static void put_in_order(rvli_training *t, rvli_unit *unit)
             all[at] = all[at - 1];
         all[at] = moved;
     }
+    for (uint32_t i = 0; i < unit->count; i++)
+        unit->by_role[all[i].role] = unit->first + i + 1;
+}
+
+static bool is_of_mixer(const rvli_parameter *parameter)
+{
+    return parameter->pattern != NULL &&
+           (strncmp(parameter->pattern, MAMBA, sizeof MAMBA - 1) == 0 ||
+            strncmp(parameter->pattern, ATTENTION, sizeof ATTENTION - 1) == 0);
+}
+
+/* Granite's hybrids make Mamba or attention last (GraniteMoeHybridDecoderLayer). */
+static void put_mixer_last(rvli_training *t, rvli_unit *unit)
+{
+    rvli_parameter *all = &t->parameters[unit->first];
+    uint32_t first = 0, behind = 0;
+    while (first < unit->count && !is_of_mixer(&all[first]))
+        first++;
+    for (behind = first; behind < unit->count; behind++)
+        if (!is_of_mixer(&all[behind]) && all[behind].role != RVLI_ROLE_ADAPTER)
+            break;
+    uint32_t mixer = behind - first, others = unit->count - behind;
+    for (uint32_t i = first; i < unit->count; i++)
+        if (all[i].adapter != 0)
+            all[i].adapter = i < behind ? all[i].adapter + others : all[i].adapter - mixer;
+    swap_ranges(&all[first], mixer, others);
     for (uint32_t i = 0; i < unit->count; i++)
         unit->by_role[all[i].role] = unit->first + i + 1;
 }
@@ -364,9 +415,14 @@ rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit,
 void rvli_parameters_make(rvli_training *t)
 {
     rvli_model_walk_trained(t->model, take, t);
-    for (uint32_t i = 0;
-         (t->model->features & RVLI_HYBRID) && !t->tape.failed && i < t->model->layers; i++)
-        put_in_order(t, &t->units[i]);
+    bool is_granite =
+        (t->model->features & RVLI_NUMBERS) && rvli_has_layers(t->model, RVLI_LAYER_MAMBA);
+    for (uint32_t i = 0; !t->tape.failed && i < t->model->layers; i++) {
+        if (t->model->features & RVLI_HYBRID)
+            put_in_order(t, &t->units[i]);
+        else if (is_granite)
+            put_mixer_last(t, &t->units[i]);
+    }
     if (!t->tape.failed)
         measure(t);
 }

@@ -114,6 +114,7 @@ typedef struct rvli_parameter {
     rvli_role role;
     uint32_t adapter; /* index + 1 of the first of its adapter's two; 0: none */
     bool is_quantised;
+    bool is_beside_full;     /* an adapter of a weight in fp32 */
     bool trained;            /* has a gradient and optimizer states */
     uint64_t element_bytes;  /* gathered, and of its gradient */
     uint64_t elements;       /* of the whole parameter */
@@ -303,6 +304,12 @@ static inline bool rvli_is_wide(const rvli_training *t)
 static inline uint64_t rvli_flow_bytes(const rvli_training *t)
 {
     return rvli_is_wide(t) ? RVLI_FULL : RVLI_HALF;
+}
+
+/* Whether the forward pass runs in torch.autocast(bfloat16). */
+static inline bool rvli_is_autocast(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_AUTOCAST) != 0;
 }
 
 /* Whether shards, their gradients and states are on the host. */

@@ -125,6 +125,7 @@ def freeze_indexers(model):
 
 def quantised(config, options):
     """As from_pretrained loads a checkpoint in bf16: each weight is copied to the card, and quantised there."""
+    vars(config).pop("quantization_config", None)  # of the published checkpoint, which has other types
     with torch.device("meta"):
         empty = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     zero = torch.zeros((), dtype=torch.bfloat16)
@@ -134,7 +135,8 @@ def quantised(config, options):
                                            bnb_4bit_quant_storage=storage)  # fmt: skip
     weights = {name: zero.expand(each.shape) for name, each in empty.state_dict().items()
                if name not in empty.all_tied_weights_keys}  # fmt: skip
-    return type(empty).from_pretrained(None, config=config, state_dict=weights, dtype=torch.bfloat16, attn_implementation="sdpa",
+    return type(empty).from_pretrained(None, config=config, state_dict=weights, dtype=torch.bfloat16,
+                                       attn_implementation="eager" if options.eager else "sdpa",
                                        quantization_config=bits, device_map={"": torch.cuda.current_device()})  # fmt: skip
 
 
