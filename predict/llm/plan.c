@@ -213,7 +213,10 @@ static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
 /* Checks Gemma 4. */
 static rvl_status check_sized(const rvl_model_options *o)
 {
-    if (o->attention != RVL_MODEL_ATTENTION_AUTO)
+    if (o->attention == RVL_MODEL_ATTENTION_FLASH)
+        return refuse("attention", "flash has no kernel for heads of more than 256 elements, as "
+                                   "Gemma 4 has: leave it out");
+    if (o->attention == RVL_MODEL_ATTENTION_CUDNN || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
         return refuse("attention", "is not known for Gemma 4, of which wide heads have one kernel "
                                    "(docs/model.md): leave it out");
     return RVL_OK;
@@ -237,7 +240,11 @@ static rvl_status check_paged(const rvl_model_options *o)
 /* Checks the trainer's settings against the family. */
 static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 {
-    if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
+    if (o->attention == RVL_MODEL_ATTENTION_FLASH && (m->features & RVLI_MLA))
+        return refuse("attention", "flash has no kernel for latent attention, which has wider keys "
+                                   "than values: leave it out");
+    if (o->attention != RVL_MODEL_ATTENTION_AUTO && o->attention != RVL_MODEL_ATTENTION_MATH &&
+        (m->features & RVLI_MLA))
         return refuse("attention", "is not known for latent attention, which is predicted as "
                                    "cuDNN does it (docs/model.md): leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_SINKS))

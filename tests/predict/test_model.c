@@ -2350,7 +2350,15 @@ static void options_out_of_range_are_refused(void **state)
     assert_option_refused(
         "deepseek-v3",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
+        "attention", "flash has no kernel for latent attention");
+    assert_option_refused(
+        "deepseek-v3",
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_CUDNN},
         "attention", "is not known for latent attention");
+    assert_option_refused(
+        "gemma-4-31b",
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
+        "attention", "flash has no kernel for heads of more than 256 elements");
     assert_option_refused(
         "gpt-oss-20b",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},

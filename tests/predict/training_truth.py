@@ -578,6 +578,18 @@ PROGRAMS = [
      "--train ddp --micro-batch 1 --seq-len 1024 --lora 16 --lora-targets all-linear --base-dtype nf4 --autocast --layers 4"),
     ("simulated", "simulated-autocast-glm-4.5-air", "glm-4.5-air",
      "--train ddp --micro-batch 1 --seq-len 1024 --lora 16 --lora-targets all-linear --base-dtype nf4 --autocast --layers 3 --experts 16"),
+    ("simulated", "simulated-math-llama-3.2-1b-4-layers", "llama-3.2-1b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --layers 4 --attention math"),
+    ("simulated", "simulated-math-gemma-2b", "gemma-2b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --layers 4 --attention math"),
+    ("simulated", "simulated-math-gemma-3-1b", "gemma-3-1b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --layers 6 --attention math"),
+    ("simulated", "simulated-math-deepseek-v2-lite", "deepseek-v2-lite",
+     "--train ddp --micro-batch 1 --seq-len 1024 --layers 3 --attention math"),
+    ("simulated", "simulated-math-deepseek-v3-recompute", "deepseek-v3",
+     "--train ddp --micro-batch 2 --seq-len 700 --layers 3 --experts 8 --attention math --recompute"),
+    ("simulated", "simulated-math-gemma-4-e2b", "gemma-4-e2b-text",
+     "--train ddp --micro-batch 1 --seq-len 512 --attention math"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -3,15 +3,10 @@
  * scaled_dot_product_attention as an operator. step/sdpa.c has the memory that its kernels work in.
  *
  * Kernels keep q, k, v, their output, and a sum for each row. A window shorter than the sequence is
- * a mask, and they keep a copy of it in bf16. Plain operations in fp32 (math), and attention over
- * parts of each sequence (step/ring.c), keep what those files say.
+ * a mask, and they keep a copy of it in bf16. Plain operations in fp32 are a text (math_attention
+ * in texts/decoder.txt). Attention over parts of each sequence keeps what step/ring.c says.
  */
 #include "predict/llm/graph/graph.h"
-
-static bool is_ring(const rvli_graph *g)
-{
-    return rvli_is_ring(g->t);
-}
 
 static bool is_math(const rvli_graph *g)
 {
@@ -83,87 +78,54 @@ rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments
     return run_kernel(g, arguments, RVLI_HALF * arguments[3]->shape.elements);
 }
 
-/* ---- Attention by functions of step/ ---- */
-
-#define PARTS 5
-
-/* The parts that functions of step/ keep. This operator keeps q, k and v. */
-static void parts_of(rvli_attended *a, rvli_block *parts_out[PARTS])
-{
-    parts_out[0] = &a->wide_q;
-    parts_out[1] = &a->wide_k;
-    parts_out[2] = &a->wide_v;
-    parts_out[3] = &a->softmax;
-    parts_out[4] = &a->sums;
-}
-
-/* Takes the block out of a storage that nobody shares, since it is freed in the middle of the work.
- * NULL: it is shared. */
-static rvli_block steal(rvli_storage *storage)
-{
-    if (storage == NULL || storage->refs > 1)
-        return NULL;
-    rvli_block block = storage->block;
-    storage->block = NULL;
-    return block;
-}
+/* ---- Parts of each sequence ---- */
 
 static rvli_value *gradient_of(rvli_graph *g, const rvli_node *node, int input, rvli_block *block)
 {
     rvli_value *whole = rvli_value_adopt(g, block);
     rvli_shape shape = node->input[input].shape;
-    shape.heads_first = is_ring(g);
+    shape.heads_first = true;
     rvli_value *gradient = rvli_value_view(g, whole, &shape);
     rvli_value_release(g, whole);
     return gradient;
 }
 
-static void plain_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                           rvli_value **of_out)
+/* The gradients of k and v are in one block. */
+static void ring_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
+                          rvli_value **of_out)
 {
-    rvli_attended a = {0};
-    rvli_block *parts[PARTS];
     rvli_attention_gradients of = {0};
-    parts_of(&a, parts);
-    rvli_block of_attended = is_math(g) ? steal(gradient->storage) : NULL;
-    for (int i = 0; is_math(g) && i < PARTS - 1 && i < node->kept_count; i++)
-        *parts[i] = steal(node->kept[i]);
+    (void)gradient;
     if (g->stopped)
         return;
-    rvli_sdpa_backward(g->t, &a, &of_attended, &of);
+    rvli_ring_backward(g->t, &of);
     of_out[0] = gradient_of(g, node, 0, &of.q);
     of_out[2] = gradient_of(g, node, 2, &of.v);
-    if (is_ring(g)) /* k and v in one block */
-        of_out[1] = rvli_value_view(g, of_out[2], &node->input[1].shape);
-    else
-        of_out[1] = gradient_of(g, node, 1, &of.k);
+    of_out[1] = rvli_value_view(g, of_out[2], &node->input[1].shape);
 }
 
 /* In a layer that is computed again, nothing is kept forward: its nodes only count. */
-static rvli_value *plain(rvli_graph *g, rvli_value *const *qkv)
+static rvli_value *ring(rvli_graph *g, rvli_value *const *qkv)
 {
-    rvli_attended a = {0};
-    rvli_block *parts[PARTS];
-    rvli_node *node = rvli_node_make(g, plain_backward, qkv, 3);
+    rvli_block sums = NULL;
+    rvli_node *node = rvli_node_make(g, ring_backward, qkv, 3);
     bool kept = node != NULL && g->frame == NULL;
-    for (int i = 0; is_ring(g) && i < 3; i++)
+    for (int i = 0; i < 3; i++)
         rvli_node_keep(g, node, qkv[i]);
     if (g->stopped)
         return NULL;
-    rvli_sdpa_forward(g->t, &a, kept);
+    rvli_block output = rvli_ring_forward(g->t, &sums);
+    if (!kept)
+        rvli_release(g->t, &sums);
     rvli_shape shape = qkv[0]->shape;
-    shape.heads_first = is_ring(g);
-    rvli_value *whole = rvli_value_adopt(g, &a.output);
+    shape.heads_first = true;
+    rvli_value *whole = rvli_value_adopt(g, &output);
     rvli_value *y = rvli_node_gives(g, node, rvli_value_view(g, whole, &shape));
+    rvli_value *kept_sums = kept ? rvli_value_adopt(g, &sums) : rvli_value_retain(y);
     rvli_value_release(g, whole);
-    parts_of(&a, parts);
-    for (int i = is_math(g) ? 0 : PARTS - 1; i < (is_math(g) ? PARTS - 1 : PARTS); i++) {
-        rvli_value *part = kept ? rvli_value_adopt(g, parts[i]) : rvli_value_retain(y);
-        rvli_node_keep(g, node, part);
-        rvli_value_release(g, part);
-    }
-    if (is_ring(g))
-        rvli_node_keep(g, node, y);
+    rvli_node_keep(g, node, kept_sums);
+    rvli_value_release(g, kept_sums);
+    rvli_node_keep(g, node, y);
     return y;
 }
 
@@ -175,7 +137,8 @@ rvli_value *rvli_op_attention(rvli_graph *g, rvli_value *const *qkv)
         half[i] = rvli_op_convert(g, qkv[i], RVLI_HALF);
     rvli_value *y = NULL;
     if (!g->stopped)
-        y = (is_math(g) || is_ring(g) ? plain : kernel)(g, half);
+        y = is_math(g) ? rvli_program_call(g, RVLI_ENTRY_MATH, half, 3)
+                       : (rvli_is_ring(g->t) ? ring : kernel)(g, half);
     for (int i = 0; i < 3; i++)
         rvli_value_release(g, half[i]);
     return y;

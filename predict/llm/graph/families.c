@@ -392,11 +392,18 @@ static bool adapts_parameters(const rvli_graph *g)
            rvli_all_linear_rule(g->t->model) == RVLI_LORA_PARAMETERS;
 }
 
+/* Whether heads of q share keys and values. */
+static bool shares_heads(const rvli_graph *g)
+{
+    return rvli_kv_heads_here(g->t) != g->t->model->heads;
+}
+
 static const struct {
     const char *name;
     bool (*holds)(const rvli_graph *g);
 } conditions[] = {
     {"repeats_heads", rvli_repeats_heads},
+    {"shares_heads", shares_heads},
     {"rotates", rotates},
     {"use_qk_norm", has_qk_norm},
     {"embeddings_drop_out", drops_embeddings},

@@ -260,6 +260,7 @@ extern const rvli_operator rvli_indexer_operators[];     /* indexer.c */
 extern const rvli_operator rvli_mixer_operators[];       /* mixer.c */
 extern const rvli_operator rvli_chunk_operators[];       /* chunks.c */
 extern const rvli_operator rvli_delta_operators[];       /* delta.c */
+extern const rvli_operator rvli_math_operators[];        /* math.c */
 extern const rvli_operator rvli_scan_operators[];        /* scan.c */
 extern const rvli_operator rvli_sinks_operators[];       /* sinks.c */
 extern const rvli_operator rvli_shared_operators[];      /* shared.c */
@@ -316,6 +317,7 @@ typedef enum rvli_entry_point {
     RVLI_ENTRY_LORA,
     RVLI_ENTRY_LORA_4BIT,
     RVLI_ENTRY_LINEAR_4BIT,
+    RVLI_ENTRY_MATH,
     RVLI_ENTRY_POINT_COUNT
 } rvli_entry_point;
 

@@ -628,6 +628,7 @@ static const rvli_operator *const tables[] = {
     rvli_indexer_operators,
     rvli_mixer_operators,
     rvli_chunk_operators,
+    rvli_math_operators,
     rvli_delta_operators,
     rvli_scan_operators,
     rvli_sinks_operators,

@@ -552,7 +552,8 @@ static void find_entries(rvli_program *p)
                                         [RVLI_ENTRY_LOGITS] = "logits",
                                         [RVLI_ENTRY_LORA] = "lora",
                                         [RVLI_ENTRY_LORA_4BIT] = "lora_4bit",
-                                        [RVLI_ENTRY_LINEAR_4BIT] = "Linear4bit"};
+                                        [RVLI_ENTRY_LINEAR_4BIT] = "Linear4bit",
+                                        [RVLI_ENTRY_MATH] = "math_attention"};
     for (int i = 0; i < RVLI_ENTRY_POINT_COUNT; i++) {
         const rvli_function *function =
             find_function(p, (rvli_text_word){.text = names[i], .length = strlen(names[i])});

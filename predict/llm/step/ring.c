@@ -97,7 +97,7 @@ static void attend(rvli_training *t, answer *a, uint64_t step)
     join(t, a, full);
 }
 
-void rvli_ring_forward(rvli_training *t, rvli_attended *attended, bool kept)
+rvli_block rvli_ring_forward(rvli_training *t, rvli_block *sums_out)
 {
     uint64_t ranks = t->options->cp;
     answer a = {0};
@@ -114,14 +114,13 @@ void rvli_ring_forward(rvli_training *t, rvli_attended *attended, bool kept)
         rvli_release(t, &again); /* not needed: everything has been gathered */
         attend(t, &a, step);
     }
-    attended->output = rvli_activation(t, q_bytes(t));
-    attended->sums = a.sums;
+    rvli_block output = rvli_activation(t, q_bytes(t));
     rvli_release(t, &gathered);
     rvli_release(t, &a.part);
     rvli_release(t, &a.part_sums);
     rvli_release(t, &a.whole);
-    if (!kept)
-        rvli_release(t, &attended->sums);
+    *sums_out = a.sums;
+    return output;
 }
 
 /* ---- Backward ---- */
@@ -188,8 +187,7 @@ static void first_step(rvli_training *t, travelling *g, rvli_attention_gradients
     g->arrived = rvli_activation(t, 4 * kv_bytes(t));
 }
 
-void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
-                        rvli_attention_gradients *gradients_out)
+void rvli_ring_backward(rvli_training *t, rvli_attention_gradients *gradients_out)
 {
     uint64_t ranks = t->options->cp;
     rvli_attention_gradients sum = {.q = rvli_activation(t, 2 * q_bytes(t)),
@@ -220,7 +218,7 @@ void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
     /* with the gradient of k in the same block */
     gradients_out->v = rvli_activation(t, 2 * kv_bytes(t));
     drop(t, &of);
-    rvli_block *all[] = {&asked, &half_sums, &gathered, &g.sent, &g.arrived, &g.before, of_output};
+    rvli_block *all[] = {&asked, &half_sums, &gathered, &g.sent, &g.arrived, &g.before};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }

@@ -12,7 +12,7 @@
  * kernel takes both a mask and shared heads, so k and v are copied for each head of q. cuDNN then
  * works in one copy of q.
  *
- * math is plain operations in fp32: it has all scores, and keeps their softmax.
+ * math is plain operations in fp32, and a text (math_attention in graph/texts/decoder.txt).
  */
 #include "predict/llm/step/training.h"
 
@@ -26,11 +26,6 @@
 static uint64_t q_elements(const rvli_training *t)
 {
     return t->tokens * rvli_dim_here(t, RVLI_DIM_Q);
-}
-
-static uint64_t kv_elements(const rvli_training *t)
-{
-    return t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
 /* Rows of all heads, with each sequence rounded up. */
@@ -71,147 +66,6 @@ static uint64_t pairs(const rvli_training *t)
 static uint64_t sums_bytes(const rvli_training *t)
 {
     return RVLI_FULL * rows_by(t, is_efficient(t) ? EFFICIENT_SUM_ROWS : 1);
-}
-
-/* ---- math ---- */
-
-static uint64_t scores(const rvli_training *t)
-{
-    return rows_by(t, 1) * t->options->seq_len;
-}
-
-/* Finds rows without a token that they may see: a byte for each score, and a byte for each row. */
-static void find_empty_rows(rvli_training *t)
-{
-    rvli_block each = rvli_activation(t, scores(t));
-    rvli_block all = rvli_activation(t, rows_by(t, 1));
-    rvli_release(t, &all);
-    rvli_release(t, &each);
-}
-
-static rvli_block causal_mask(rvli_training *t)
-{
-    uint64_t all = pairs(t);
-    rvli_block ones = rvli_activation(t, all);
-    rvli_block lower = rvli_activation(t, all);
-    rvli_release(t, &ones);
-    rvli_block mask = rvli_activation(t, RVLI_FULL * all);
-    rvli_release(t, &lower);
-    return mask;
-}
-
-/* What a call of math holds in fp32 until it returns. */
-typedef struct whole {
-    rvli_block q, k, v;
-    rvli_block scaled_q;
-    rvli_block mask;
-    rvli_block repeated_k; /* for each head of q */
-} whole;
-
-static void math_scores(rvli_training *t, rvli_attended *a, whole *w)
-{
-    bool grouped = is_grouped(t);
-    w->repeated_k = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
-    a->wide_v = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
-    rvli_block scaled_k = rvli_activation(t, RVLI_FULL * q_elements(t));
-    a->wide_q = rvli_activation(t, RVLI_FULL * q_elements(t));
-    /* Repeated heads already have the order in memory that the product needs. */
-    a->wide_k = grouped ? scaled_k : rvli_activation(t, RVLI_FULL * q_elements(t));
-    rvli_block plain = rvli_activation(t, RVLI_FULL * scores(t));
-    if (!grouped)
-        rvli_release(t, &scaled_k);
-    rvli_block masked = rvli_activation(t, RVLI_FULL * scores(t));
-    rvli_release(t, &plain);
-    a->softmax = rvli_activation(t, RVLI_FULL * scores(t));
-    find_empty_rows(t);
-    rvli_release(t, &masked);
-}
-
-static void drop_kept_by_math(rvli_training *t, rvli_attended *a)
-{
-    rvli_release(t, &a->wide_q);
-    rvli_release(t, &a->wide_k);
-    rvli_release(t, &a->wide_v);
-    rvli_release(t, &a->softmax);
-}
-
-static void math_forward(rvli_training *t, rvli_attended *a, bool kept)
-{
-    whole w = {.q = rvli_activation(t, RVLI_FULL * q_elements(t)),
-               .k = rvli_activation(t, RVLI_FULL * kv_elements(t)),
-               .v = rvli_activation(t, RVLI_FULL * kv_elements(t)),
-               .scaled_q = rvli_activation(t, RVLI_FULL * q_elements(t))};
-    w.mask = causal_mask(t);
-    math_scores(t, a, &w);
-    rvli_block half = rvli_activation(t, RVLI_HALF * scores(t));
-    if (!is_grouped(t))
-        a->wide_v = rvli_activation(t, RVLI_FULL * kv_elements(t));
-    rvli_block full = rvli_activation(t, RVLI_FULL * q_elements(t));
-    rvli_block output = rvli_activation(t, RVLI_HALF * q_elements(t));
-    rvli_release(t, &full);
-    if (!kept)
-        drop_kept_by_math(t, a);
-    rvli_release(t, &w.repeated_k);
-    rvli_release(t, &w.scaled_q);
-    rvli_release(t, &w.mask);
-    rvli_release(t, &w.v);
-    rvli_release(t, &w.k);
-    rvli_release(t, &w.q);
-    rvli_release(t, &half);
-    a->output = rvli_activation(t, RVLI_HALF * q_elements(t)); /* tokens first */
-    rvli_release(t, &output);
-}
-
-/* Returns the gradient of repeated heads, summed over the heads that shared one. */
-static rvli_block sum_of_group(rvli_training *t, rvli_block *repeated)
-{
-    rvli_block sum = *repeated;
-    if (is_grouped(t)) {
-        sum = rvli_activation(t, RVLI_FULL * kv_elements(t));
-        rvli_release(t, repeated);
-    }
-    *repeated = NULL;
-    return sum;
-}
-
-static rvli_block to_half(rvli_training *t, uint64_t elements, rvli_block *full)
-{
-    rvli_block half = rvli_activation(t, RVLI_HALF * elements);
-    rvli_release(t, full);
-    return half;
-}
-
-static void math_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
-                          rvli_attention_gradients *gradients_out)
-{
-    uint64_t wide = RVLI_FULL * q_elements(t), all = RVLI_FULL * scores(t);
-    rvli_release(t, &a->output);
-    rvli_block full = rvli_activation(t, wide);
-    rvli_release(t, of_output);
-    rvli_block contiguous = rvli_activation(t, wide);
-    rvli_release(t, &full);
-    rvli_block of_v = rvli_activation(t, wide);
-    rvli_block of_softmax = rvli_activation(t, all);
-    rvli_release(t, &contiguous);
-    rvli_release(t, &a->wide_v);
-    rvli_block of_scores = rvli_activation(t, all);
-    rvli_block passing = rvli_activation(t, all);
-    rvli_release(t, &passing);
-    rvli_release(t, &of_softmax);
-    rvli_release(t, &a->softmax);
-    rvli_block of_scaled_k = rvli_activation(t, wide);
-    rvli_block of_scaled_q = rvli_activation(t, wide);
-    rvli_release(t, &of_scores);
-    drop_kept_by_math(t, a);
-    rvli_block of_k = rvli_activation(t, wide);
-    rvli_release(t, &of_scaled_k);
-    of_v = sum_of_group(t, &of_v);
-    of_k = sum_of_group(t, &of_k);
-    rvli_block of_q = rvli_activation(t, wide);
-    rvli_release(t, &of_scaled_q);
-    gradients_out->v = to_half(t, kv_elements(t), &of_v);
-    gradients_out->k = to_half(t, kv_elements(t), &of_k);
-    gradients_out->q = to_half(t, q_elements(t), &of_q);
 }
 
 /* ---- Kernels that do not keep scores ---- */
@@ -284,20 +138,4 @@ void rvli_sdpa_backward_works(rvli_training *t)
         rvli_flash_works(t, t->options->seq_len);
     else
         cudnn_works(t, is_masked(t));
-}
-
-/* ---- Without a kernel ---- */
-
-void rvli_sdpa_forward(rvli_training *t, rvli_attended *a, bool kept)
-{
-    (rvli_is_ring(t) ? rvli_ring_forward : math_forward)(t, a, kept);
-}
-
-void rvli_sdpa_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
-                        rvli_attention_gradients *gradients_out)
-{
-    if (rvli_is_ring(t))
-        rvli_ring_backward(t, of_output, gradients_out);
-    else
-        math_backward(t, a, of_output, gradients_out);
 }

@@ -138,16 +138,6 @@ typedef struct rvli_unit {
     rvli_block reduced;                /* the share of its reduced gradients */
 } rvli_unit;
 
-/* Tensors kept by attention that is plain operations, or that is over parts of each sequence. */
-typedef struct rvli_attended {
-    rvli_block output;
-    rvli_block sums;    /* logarithms of the sums of each row's exponentials */
-    rvli_block softmax; /* math: of all scores */
-    rvli_block wide_q;  /* math: the factors in fp32, for every head of q */
-    rvli_block wide_k;
-    rvli_block wide_v;
-} rvli_attended;
-
 /* cuBLAS's permanent workspaces: for each of autograd's two threads, and for biases. */
 typedef enum rvli_workspace_name {
     RVLI_WORKSPACE_FORWARD,
@@ -400,12 +390,6 @@ uint64_t rvli_sdpa_sums_bytes(const rvli_training *t);
 void rvli_sdpa_forward_works(rvli_training *t);
 void rvli_sdpa_backward_works(rvli_training *t);
 
-/* Makes a->output, by plain operations or over parts of each sequence. */
-void rvli_sdpa_forward(rvli_training *t, rvli_attended *a, bool kept);
-/* Takes over the gradient of the output, and what was kept. */
-void rvli_sdpa_backward(rvli_training *t, rvli_attended *a, rvli_block *of_output,
-                        rvli_attention_gradients *gradients_out);
-
 /* ---- wide_heads.c: workspaces of efficient kernels for heads of more than 256 elements ---- */
 
 void rvli_wide_forward_works(rvli_training *t);
@@ -416,10 +400,10 @@ void rvli_wide_backward_works(rvli_training *t);
 /* Whether PyTorch's context_parallel() is used with FSDP2. */
 bool rvli_is_ring(const rvli_training *t);
 void rvli_ring_mask_make(rvli_training *t);
-void rvli_ring_forward(rvli_training *t, rvli_attended *a, bool kept);
+/* The output, and logarithms of the sums of each row's exponentials. */
+rvli_block rvli_ring_forward(rvli_training *t, rvli_block *sums_out);
 /* The gradients of k and v are one block, gradients_out->v. */
-void rvli_ring_backward(rvli_training *t, rvli_block *of_output,
-                        rvli_attention_gradients *gradients_out);
+void rvli_ring_backward(rvli_training *t, rvli_attention_gradients *gradients_out);
 
 /* ---- sharding.c: FSDP2 around the units; these do nothing without it ---- */
 
