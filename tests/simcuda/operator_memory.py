@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What PyTorch's operators allocate: the most in the forward pass, and in the backward pass.
 
-    operator_memory.py OUT.txt [--samples N]
+    operator_memory.py OUT.txt [--samples N] [--kind bfloat16]
     operator_memory.py --compare CARD.txt SIMULATED.txt
 
 The first runs on a card, and under `reveille run`: for each operator of PyTorch's own database, a line with the bytes of its samples. The
@@ -17,7 +17,7 @@ import warnings
 
 # Operators that differ, and why.
 NOT_AS_ON_A_CARD = {
-    r"masked_(scatter|select)|nonzero|matrix_exp|linalg\.eig|nn\.functional\.ctc_loss": "what is allocated depends on random numbers",
+    r"masked_(scatter|select)|nonzero|matrix_exp|prod|linalg\.eig|nn\.functional\.ctc_loss": "what is allocated depends on random numbers",
     r"(tensor_|[hvd])split": "gradients that are small and known are not added in place",
     r"ormqr|fft\.irfftn|linalg\.eigvals": "a workspace is up to 10 KiB smaller or larger",
 }
@@ -55,12 +55,11 @@ def measure(op, sample):
     return f"{forward}+{backward}"
 
 
-def line_of(op, samples):
+def line_of(op, kind, samples):
     import torch
 
-    kind = torch.float32
     if kind not in op.supported_dtypes("cuda"):
-        return "no float32"
+        return "none of this type"
     with_gradient = kind in op.supported_backward_dtypes("cuda")
     found = []
     torch.manual_seed(0)
@@ -72,7 +71,8 @@ def line_of(op, samples):
     return " ".join(found)
 
 
-def run(path, samples):
+def run(path, kind, samples):
+    import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
     warnings.simplefilter("ignore")
@@ -82,7 +82,7 @@ def run(path, samples):
         for op in op_db:
             name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
             try:
-                line = line_of(op, samples)
+                line = line_of(op, getattr(torch, kind), samples)
             except Exception as error:
                 line = type(error).__name__
             print(f"{name}: {line}", file=file, flush=True)
@@ -112,11 +112,12 @@ def main():
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("out", nargs="?")
     ask.add_argument("--samples", type=int, default=4)
+    ask.add_argument("--kind", default="float32")
     ask.add_argument("--compare", nargs=2)
     asked = ask.parse_args()
     if asked.compare:
         return compare(*asked.compare)
-    return run(asked.out, asked.samples)
+    return run(asked.out, asked.kind, asked.samples)
 
 
 if __name__ == "__main__":

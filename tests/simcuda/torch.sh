@@ -69,10 +69,12 @@ if [ -n "$short" ]; then
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
 operators --kinds float32,bfloat16,int64 --samples 100000
-timeout 600 "$build/cli/reveille" run --device h100-80g --attribution=off -- "$environment/bin/python" \
-    "$source/tests/simcuda/operator_memory.py" "$build/operator_memory.txt"
-[ "$version" != 2.11.0 ] || "$environment/bin/python" "$source/tests/simcuda/operator_memory.py" --compare \
-    "$source/bench/results/2026-11-28-h100/operator_memory.txt" "$build/operator_memory.txt"
+for kind in float32 bfloat16; do
+    timeout 600 "$build/cli/reveille" run --device h100-80g --attribution=off -- "$environment/bin/python" \
+        "$source/tests/simcuda/operator_memory.py" "$build/operator_memory.$kind.txt" --kind $kind
+    [ "$version" != 2.11.0 ] || "$environment/bin/python" "$source/tests/simcuda/operator_memory.py" --compare \
+        "$source/bench/results/2026-11-28-h100/operator_memory.$kind.txt" "$build/operator_memory.$kind.txt"
+done
 timeout 1800 "$build/cli/reveille" run --gpus 2 --attribution=off --keep-contents 64MiB -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_distributed.py"
 for how in fsdp ddp; do
