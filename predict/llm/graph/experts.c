@@ -23,10 +23,12 @@ static void softmax_backward(rvli_graph *g, const rvli_node *node, rvli_value *g
                              rvli_value **of_out)
 {
     of_out[0] = rvli_gradient_make(g, node, 0);
+    if (of_out[0] != NULL)
+        of_out[0]->shape.heads_first = node->input[0].shape.heads_first;
     rvli_work(g, rvli_shape_bytes(&gradient->shape));
 }
 
-static rvli_value *softmax(rvli_graph *g, rvli_value *const *x)
+rvli_value *rvli_op_softmax(rvli_graph *g, rvli_value *const *x)
 {
     rvli_node *node = rvli_node_make(g, softmax_backward, x, 1);
     rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
@@ -320,7 +322,7 @@ static rvli_value *masked_fill_where_in_place(rvli_graph *g, rvli_value *const *
 }
 
 const rvli_operator rvli_expert_operators[] = {
-    RVLI_OPERATOR("softmax", 1, softmax),
+    RVLI_OPERATOR("softmax", 1, rvli_op_softmax),
     RVLI_SEVERAL("topk", 1, topk),
     RVLI_OPERATOR("topk_indices", 1, topk_indices),
     RVLI_OPERATOR("gather", 2, gather),

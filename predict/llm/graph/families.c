@@ -392,10 +392,9 @@ static bool adapts_parameters(const rvli_graph *g)
            rvli_all_linear_rule(g->t->model) == RVLI_LORA_PARAMETERS;
 }
 
-/* Whether heads of q share keys and values. */
 static bool shares_heads(const rvli_graph *g)
 {
-    return rvli_kv_heads_here(g->t) != g->t->model->heads;
+    return rvli_shares_heads(g->t);
 }
 
 static const struct {

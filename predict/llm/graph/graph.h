@@ -201,6 +201,7 @@ rvli_value *rvli_op_embed(rvli_graph *g, rvli_value *weight, uint64_t width);
 rvli_value *rvli_op_slice(rvli_graph *g, rvli_value *x, uint64_t width);
 /* x[indices], in rows as wide as x's. */
 rvli_value *rvli_op_rows_at(rvli_graph *g, rvli_value *x, rvli_value *indices);
+rvli_value *rvli_op_softmax(rvli_graph *g, rvli_value *const *x);
 /* Sums groups of `count` elements. */
 rvli_value *rvli_op_sum(rvli_graph *g, rvli_value *x, uint64_t count);
 rvli_value *rvli_op_reshape(rvli_graph *g, rvli_value *x, const rvli_shape *shape);

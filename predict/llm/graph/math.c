@@ -32,6 +32,7 @@ static rvli_value *repeat_heads(rvli_graph *g, rvli_value *const *x)
     return rvli_node_gives(g, node, rvli_value_make(g, &shape));
 }
 
+/* With one dimension for sequences and heads. */
 static rvli_value *joined(rvli_graph *g, rvli_value *x)
 {
     if (x == NULL || x->shape.heads_first || g->t->options->micro_batch == 1)
@@ -95,23 +96,12 @@ static rvli_value *causal_mask(rvli_graph *g, rvli_value *const *none)
     return mask;
 }
 
-static void softmax_backward(rvli_graph *g, const rvli_node *node, rvli_value *gradient,
-                             rvli_value **of_out)
-{
-    of_out[0] = rvli_gradient_make(g, node, 0);
-    if (of_out[0] != NULL)
-        of_out[0]->shape.heads_first = true;
-    rvli_work(g, rvli_shape_bytes(&gradient->shape));
-}
-
 /* A softmax that looks for rows without a token that they may see: a byte for each score, and one
  * for each row. */
 static rvli_value *safe_softmax(rvli_graph *g, rvli_value *const *x)
 {
     rvli_shape each = x[0]->shape, rows = each;
-    rvli_node *node = rvli_node_make(g, softmax_backward, x, 1);
-    rvli_value *y = rvli_node_gives(g, node, rvli_value_make(g, &x[0]->shape));
-    rvli_node_keep(g, node, y);
+    rvli_value *y = rvli_op_softmax(g, x);
     each.element_bytes = rows.element_bytes = 1;
     rows.elements /= rows.width;
     rvli_value *empty = rvli_value_make(g, &each);

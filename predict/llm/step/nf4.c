@@ -13,6 +13,8 @@
 
 #include "predict/llm/step/training.h"
 
+#define LAYER "model.layers.%L."
+
 static bool is_double(const rvli_training *t)
 {
     return t->options->base_dtype == RVL_MODEL_BASE_NF4;
@@ -95,7 +97,6 @@ typedef struct renamed {
  * and in Granite's models with fused projections. */
 static const char *checkpoint_name(const rvl_model *model, const char *pattern)
 {
-#define LAYER "model.layers.%L."
     static const renamed bamba[] = {{LAYER "mlp.", LAYER "feed_forward."}, {NULL, NULL}};
     static const renamed granite[] = {
         {LAYER "mlp.shared_experts.", LAYER "shared_mlp.output_linear"},

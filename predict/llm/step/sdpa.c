@@ -34,12 +34,6 @@ static uint64_t rows_by(const rvli_training *t, uint64_t step)
     return t->options->micro_batch * rvli_round_up(t->options->seq_len, step) * t->model->heads;
 }
 
-/* Whether heads of q share k and v. */
-static bool is_grouped(const rvli_training *t)
-{
-    return rvli_kv_heads_here(t) != t->model->heads;
-}
-
 static bool is_masked(const rvli_training *t)
 {
     return rvli_layer_is(t->model, t->at, RVLI_LAYER_WINDOW) &&
@@ -76,7 +70,7 @@ void rvli_flash_works(rvli_training *t, uint64_t seq_len)
     uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
     uint64_t width = head <= 192 ? rvli_round_up(head, 32) : 256;
     uint64_t rows = t->options->micro_batch * rvli_round_up(seq_len, FLASH_ROWS) * t->model->heads;
-    uint64_t repeated = is_grouped(t) ? RVLI_HALF * q_elements(t) : 0;
+    uint64_t repeated = rvli_shares_heads(t) ? RVLI_HALF * q_elements(t) : 0;
     rvli_block products = rvli_activation(t, RVLI_FULL * rows);
     rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * width);
     rvli_block of_k = rvli_activation(t, repeated);
@@ -101,7 +95,7 @@ static void efficient_works(rvli_training *t)
 static void cudnn_works(rvli_training *t, bool masked)
 {
     /* if heads of q share gradients of k and v */
-    uint64_t copies = is_grouped(t) && !masked ? 2 : 1;
+    uint64_t copies = rvli_shares_heads(t) && !masked ? 2 : 1;
     rvli_block of_q =
         rvli_activation(t, copies * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
     rvli_release(t, &of_q);

@@ -331,6 +331,12 @@ static inline uint64_t rvli_kv_heads_here(const rvli_training *t)
     return rvli_layer_kv_heads(t->model, t->at);
 }
 
+/* Whether heads of q share keys and values. */
+static inline bool rvli_shares_heads(const rvli_training *t)
+{
+    return rvli_kv_heads_here(t) != t->model->heads;
+}
+
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
