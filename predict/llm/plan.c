@@ -101,17 +101,12 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
     if ((uint64_t)o->train_cp * m->layers > CONTEXT_PARTS_MAX)
         return refuse(key, "is predicted for at most 65536 parts of all layers together: choose "
                            "fewer");
-    if ((m->features & (RVLI_MLA | RVLI_SINKS | RVLI_ALTUP | RVLI_LAYER_SCALE)) != 0 ||
-        rvli_has_layers(m, RVLI_LAYER_STATE))
-        return refuse(
-            key, "is not predicted for latent attention, sinks, layers with a state, and Gemma "
-                 "3n and 4: leave it out");
-    if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN)
-        return refuse(key, "is not predicted beside FSDP with 'lora' and 'loss': leave it out, or "
-                           "them");
+    if ((m->features & (RVLI_SINKS | RVLI_INDEXER)) != 0)
+        return refuse(key, "fails in transformers for sinks and indexers, which attend to tokens "
+                           "by plain operations: leave it out");
     if (o->attention == RVL_MODEL_ATTENTION_MATH || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
-        return refuse("attention", "parts of sequences are attended to by cudnn or flash beside "
-                                   "'train-cp': choose one of them");
+        return refuse("attention", "math and efficient fail in PyTorch beside 'train-cp': choose "
+                                   "cudnn or flash");
     return RVL_OK;
 }
 

@@ -1255,20 +1255,19 @@ static void layers_with_attention_may_be_numbered(void **state)
     assert_refused(NUMBERED "[\"0\"]}", "attn_layer_indices", "expected numbers of layers, from 0");
 }
 
-/* Parts of sequences are not known of attention that has more than q, k and v of its layer. */
-static void other_attention_refuses_parts_of_sequences(void **state)
+/* transformers has no scaled_dot_product_attention for them, or fails without a mask. */
+static void sinks_and_indexers_refuse_parts_of_sequences(void **state)
 {
     (void)state;
-    static const char *const names[] = {"youtu-llm-2b", "lfm2-1.2b",    "qwen3-next-80b-a3b",
-                                        "gpt-oss-20b",  "gemma-3n-e2b", "bamba-9b",
-                                        "gemma-4-12b"};
+    static const char *const names[] = {"gpt-oss-20b", "gpt-oss-120b", "glm-moe-dsa",
+                                        "deepseek-v3.2-exp"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         assert_step_refused(
             model,
             (rvl_model_options){
                 .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .seq_len = 1024},
-            "train-cp", "is not predicted for latent attention, sinks");
+            "train-cp", "fails in transformers for sinks and indexers");
         rvl_model_close(model);
     }
 }
@@ -2240,16 +2239,7 @@ static void options_out_of_range_are_refused(void **state)
           .train_cp = 2,
           .attention = RVL_MODEL_ATTENTION_MATH},
          "attention",
-         "choose one of them"},
-        {{.train = RVL_MODEL_TRAIN_FSDP,
-          .train_ranks = 4,
-          .train_cp = 2,
-          .loss = RVL_MODEL_LOSS_FUSED},
-         "train-cp",
-         "is not predicted beside FSDP with 'lora' and 'loss'"},
-        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .lora_rank = 8},
-         "train-cp",
-         "is not predicted beside FSDP with 'lora' and 'loss'"},
+         "math and efficient fail in PyTorch beside 'train-cp'"},
         {{.base_dtype = (rvl_model_base_dtype)3}, "base-dtype", "expected bf16, nf4 or nf4-single"},
         {{.train = RVL_MODEL_TRAIN_DDP, .base_dtype = RVL_MODEL_BASE_NF4},
          "base-dtype",
@@ -2661,7 +2651,7 @@ int main(void)
         cmocka_unit_test(a_layer_may_have_a_state_beside_attention),
         cmocka_unit_test(norms_may_have_no_weights),
         cmocka_unit_test(a_tie_may_have_two_names),
-        cmocka_unit_test(other_attention_refuses_parts_of_sequences),
+        cmocka_unit_test(sinks_and_indexers_refuse_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),
         cmocka_unit_test(a_short_convolution_refuses_unequal_ranks),
         cmocka_unit_test(a_tower_with_other_biases_is_refused),

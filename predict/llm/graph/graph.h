@@ -289,7 +289,11 @@ void rvli_list_release(rvli_graph *g);
 /* Autocast ends: frees converted weights that no node keeps. */
 void rvli_casts_release(rvli_graph *g, uint32_t down_to);
 
-/* ---- Attention (attention.c) ---- */
+/* ---- Attention (attention.c; ring.c: of a rank that has a part of each sequence) ---- */
+
+/* Of the output: a row for each row of q, as wide as values. */
+rvli_shape rvli_attention_shape(const rvli_shape *q, const rvli_shape *v);
+rvli_value *rvli_op_ring_attention(rvli_graph *g, rvli_value *const *qkv);
 
 rvli_value *rvli_op_attention(rvli_graph *g, rvli_value *const *qkv);
 /* With a mask as the fourth argument. The kernel keeps a copy of it in bf16. */

@@ -75,9 +75,7 @@ static rvli_value *angles_of(rvli_graph *g, uint64_t width, rvli_block *made)
 static rvli_value *create_masks(rvli_graph *g, rvli_value *const *arguments)
 {
     (void)arguments;
-    rvli_ring_mask_make(g->t);
-    if (!rvli_is_ring(g->t))
-        rvli_masks_make(g->t);
+    rvli_masks_make(g->t);
     for (int i = 0; i < 2; i++)
         g->masks[i] = rvli_value_adopt(g, &g->t->masks[i]);
     return NULL;

@@ -44,8 +44,37 @@ static rvli_block window_mask(rvli_training *t)
     return both;
 }
 
+bool rvli_is_ring(const rvli_training *t)
+{
+    return t->options->cp > 1;
+}
+
+/* And in one sequence: positions that are not consecutive are taken for several. */
+static rvli_block packed_mask(rvli_training *t, rvli_block seen)
+{
+    const uint64_t all_pairs = t->options->micro_batch * pairs(t);
+    rvli_block inside = rvli_next(t, pairs(t), &seen);
+    rvli_block same = rvli_activation(t, all_pairs);
+    rvli_block both = rvli_activation(t, all_pairs);
+    rvli_release(t, &same);
+    rvli_release(t, &inside);
+    return both;
+}
+
+/* Nobody reads these masks. */
+static void make_packed_masks(rvli_training *t)
+{
+    t->masks[0] = packed_mask(t, rvli_activation(t, pairs(t)));
+    if (rvli_has_layers(t->model, RVLI_LAYER_WINDOW))
+        t->masks[1] = packed_mask(t, window_mask(t));
+}
+
 void rvli_masks_make(rvli_training *t)
 {
+    if (rvli_is_ring(t)) {
+        make_packed_masks(t);
+        return;
+    }
     rvli_block earlier = rvli_activation(t, is_plain(t) || is_indexed(t) ? pairs(t) : 0);
     uint64_t plain = RVLI_HALF * pairs(t) * t->options->micro_batch;
     t->masks[0] = is_plain(t) ? rvli_next(t, plain, &earlier) : earlier;

@@ -34,9 +34,10 @@ static uint64_t rows_by(const rvli_training *t, uint64_t step)
     return t->options->micro_batch * rvli_round_up(t->options->seq_len, step) * t->model->heads;
 }
 
+/* Parts of sequences are attended to without a mask. */
 static bool is_masked(const rvli_training *t)
 {
-    return rvli_layer_is(t->model, t->at, RVLI_LAYER_WINDOW) &&
+    return !rvli_is_ring(t) && rvli_layer_is(t->model, t->at, RVLI_LAYER_WINDOW) &&
            t->options->seq_len >= t->model->window;
 }
 
@@ -65,8 +66,9 @@ static uint64_t sums_bytes(const rvli_training *t)
 /* ---- Kernels that do not keep scores ---- */
 
 /* torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd */
-void rvli_flash_works(rvli_training *t, uint64_t seq_len)
+static void flash_works(rvli_training *t, uint32_t part)
 {
+    uint64_t seq_len = t->options->seq_len / part;
     uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
     uint64_t width = head <= 192 ? rvli_round_up(head, 32) : 256;
     uint64_t rows = t->options->micro_batch * rvli_round_up(seq_len, FLASH_ROWS) * t->model->heads;
@@ -92,13 +94,13 @@ static void efficient_works(rvli_training *t)
     rvli_release(t, &of_q);
 }
 
-static void cudnn_works(rvli_training *t, bool masked)
+static void cudnn_works(rvli_training *t, uint32_t part)
 {
-    /* if heads of q share gradients of k and v */
-    uint64_t copies = rvli_shares_heads(t) && !masked ? 2 : 1;
-    rvli_block of_q =
-        rvli_activation(t, copies * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
-    rvli_release(t, &of_q);
+    bool shared = rvli_shares_heads(t) && !is_masked(t);
+    uint64_t of_q = RVLI_FULL * q_elements(t) / part;
+    uint64_t of_kv = shared ? 2 * RVLI_HALF * q_elements(t) : 0; /* for every head of q */
+    rvli_block work = rvli_activation(t, of_q + of_kv + sums_bytes(t) / part + SEEDS_BYTES);
+    rvli_release(t, &work);
 }
 
 bool rvli_sdpa_repeats(const rvli_training *t)
@@ -116,20 +118,20 @@ uint64_t rvli_sdpa_sums_bytes(const rvli_training *t)
     return sums_bytes(t);
 }
 
-void rvli_sdpa_forward_works(rvli_training *t)
+void rvli_sdpa_forward_works(rvli_training *t, uint32_t part)
 {
     if (is_wide_head(t))
-        rvli_wide_forward_works(t);
+        rvli_wide_forward_works(t, part);
 }
 
-void rvli_sdpa_backward_works(rvli_training *t)
+void rvli_sdpa_backward_works(rvli_training *t, uint32_t part)
 {
     if (is_wide_head(t))
-        rvli_wide_backward_works(t);
+        rvli_wide_backward_works(t, part);
     else if (is_efficient(t))
         efficient_works(t);
     else if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
-        rvli_flash_works(t, t->options->seq_len);
+        flash_works(t, part);
     else
-        cudnn_works(t, is_masked(t));
+        cudnn_works(t, part);
 }

@@ -85,13 +85,13 @@ bool rvli_angles_are_wide(const rvli_training *t)
     return strncmp(t->model->type, family, sizeof family - 1) == 0;
 }
 
-/* First in fp32, then in the layers' type. */
+/* First in fp32, then in the layers' type. Sequences share positions, unless each has parts. */
 void rvli_rotary_make(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
     bool wide = rvli_is_wide(t) || rvli_angles_are_wide(t);
-    uint64_t angles = t->options->seq_len * width;
+    uint64_t angles = (rvli_is_ring(t) ? t->tokens : t->options->seq_len) * width;
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
     rvli_block whole = rvli_activation(t, RVLI_FULL * angles);

@@ -378,38 +378,23 @@ void rvli_nf4_done(rvli_training *t, rvli_nf4 *nf4);
 /* ---- masks.c: what tokens see ---- */
 
 void rvli_masks_make(rvli_training *t);
+/* Whether a rank has a part of each sequence: PyTorch's context_parallel() with FSDP2. */
+bool rvli_is_ring(const rvli_training *t);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
-typedef struct rvli_attention_gradients {
-    rvli_block q, k, v;
-} rvli_attention_gradients;
-
-/* The workspace of flash attention's backward pass, for this many queries of each sequence. */
-void rvli_flash_works(rvli_training *t, uint64_t seq_len);
-
 /* For the running layer: whether keys and values are copied for each head of q; bytes of the mask
- * and of the sums; workspaces of the kernels. */
+ * and of the sums; workspaces of the kernels. Of queries, 1 / `part` of each sequence is there. */
 bool rvli_sdpa_repeats(const rvli_training *t);
 uint64_t rvli_sdpa_mask_bytes(const rvli_training *t);
 uint64_t rvli_sdpa_sums_bytes(const rvli_training *t);
-void rvli_sdpa_forward_works(rvli_training *t);
-void rvli_sdpa_backward_works(rvli_training *t);
+void rvli_sdpa_forward_works(rvli_training *t, uint32_t part);
+void rvli_sdpa_backward_works(rvli_training *t, uint32_t part);
 
 /* ---- wide_heads.c: workspaces of efficient kernels for heads of more than 256 elements ---- */
 
-void rvli_wide_forward_works(rvli_training *t);
-void rvli_wide_backward_works(rvli_training *t);
-
-/* ---- ring.c: attention of a rank that has only a part of each sequence ---- */
-
-/* Whether PyTorch's context_parallel() is used with FSDP2. */
-bool rvli_is_ring(const rvli_training *t);
-void rvli_ring_mask_make(rvli_training *t);
-/* The output, and logarithms of the sums of each row's exponentials. */
-rvli_block rvli_ring_forward(rvli_training *t, rvli_block *sums_out);
-/* The gradients of k and v are one block, gradients_out->v. */
-void rvli_ring_backward(rvli_training *t, rvli_attention_gradients *gradients_out);
+void rvli_wide_forward_works(rvli_training *t, uint32_t part);
+void rvli_wide_backward_works(rvli_training *t, uint32_t part);
 
 /* ---- sharding.c: FSDP2 around the units; these do nothing without it ---- */
 

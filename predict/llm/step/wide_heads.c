@@ -33,15 +33,16 @@ static uint64_t parts(const rvli_training *t)
     return wanted < most ? wanted : most;
 }
 
-void rvli_wide_forward_works(rvli_training *t)
+void rvli_wide_forward_works(rvli_training *t, uint32_t part)
 {
-    rvli_block output = rvli_activation(t, RVLI_FULL * t->tokens * rvli_dim_here(t, RVLI_DIM_Q));
+    uint64_t elements = t->tokens / part * rvli_dim_here(t, RVLI_DIM_Q);
+    rvli_block output = rvli_activation(t, RVLI_FULL * elements);
     rvli_release(t, &output);
 }
 
-void rvli_wide_backward_works(rvli_training *t)
+void rvli_wide_backward_works(rvli_training *t, uint32_t part)
 {
-    uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD), rows = t->options->seq_len;
+    uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD), rows = t->options->seq_len / part;
     uint64_t of_keys = 2 * parts(t) * BLOCK_ROWS * rvli_round_up(head, BLOCK_ROWS) * RVLI_FULL;
     uint64_t of_q = blocks(rows, BLOCK_ROWS) * blocks(head, BLOCK_COLUMNS) *
                     (LOCK_BYTES + RVLI_FULL * BLOCK_ROWS * BLOCK_COLUMNS);

@@ -171,9 +171,10 @@ def with_loss(model, kind):
     name, _, count = kind.partition(":")
     loss = {"chunked": chunked_loss, "fused": fused_loss}[name]
 
-    def forward(self, input_ids, labels):
-        hidden = self.model(input_ids=input_ids, use_cache=False).last_hidden_state
-        shifted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous().view(-1)
+    def forward(self, input_ids, labels, shift_labels=None, position_ids=None):
+        hidden = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=False).last_hidden_state
+        shifted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous() if shift_labels is None else shift_labels
+        shifted = shifted.view(-1)
         hidden = hidden.view(-1, hidden.shape[-1])
         return {"loss": loss(self.lm_head, hidden, shifted, int(count or CHUNKS))}
 
@@ -253,7 +254,9 @@ def attention(options):
 
 def without_mask(module, arguments, named):
     """As in accelerate: part of a sequence is attended to with only a causal mask."""
-    return arguments, {**named, "attention_mask": None, "is_causal": True}
+    if "attention_mask" in named:
+        named = {**named, "attention_mask": None, "is_causal": True}
+    return arguments, named
 
 
 @contextlib.contextmanager
@@ -273,8 +276,9 @@ def sequence_ranks(model, options):
     """The ranks that share sequences with this one. None: there are no others."""
     if options.cp == 1:
         return None
-    for layer in layers_of(model):
-        layer.self_attn.register_forward_pre_hook(without_mask, with_kwargs=True)
+    for name, module in model.named_modules():
+        if name.endswith("self_attn"):
+            module.register_forward_pre_hook(without_mask, with_kwargs=True)
     ranks = dist.get_world_size()
     return init_device_mesh("cuda", (ranks // options.cp, options.cp), mesh_dim_names=("dp", "cp"))["cp"]
 
