@@ -35,15 +35,15 @@ rvli_lora_rule rvli_all_linear_rule(const rvl_model *model)
     static const char *const refused[] = {"falcon_h1", "nemotron_h", NULL};
     /* Routers that are subclasses of nn.Linear and return two tensors. */
     static const char *const fails[] = {"llama4", "llama4_text", "phimoe", NULL};
-    /* A router that is an nn.Linear in fp32, and classes that are not transformers' own. */
-    static const char *const unknown[] = {"hunyuan_v1_moe", "deepseek", "kimi_k2", "kimi_k25",
-                                          NULL};
+    /* Classes that are not transformers' own. */
+    static const char *const unknown[] = {"deepseek", "kimi_k2", "kimi_k25", NULL};
     /* transformers/conversion_mapping.py, with peft/utils/transformers_weight_conversion.py */
     static const char *const parameters[] = {
-        "deepseek_v2", "deepseek_v3",   "deepseek_v32", "dots1",      "ernie4_5_moe",
-        "exaone_moe",  "flex_olmo",     "glm4_moe",     "glm4v_moe",  "glm4v_moe_text",
-        "glm_moe_dsa", "glm4_moe_lite", "mellum",       "minimax_m2", "mixtral",
-        "olmoe",       "qwen3_moe",     "qwen3_next",   "solar_open", NULL};
+        "deepseek_v2", "deepseek_v3",   "deepseek_v32",   "dots1",      "ernie4_5_moe",
+        "exaone_moe",  "flex_olmo",     "glm4_moe",       "glm4v_moe",  "glm4v_moe_text",
+        "glm_moe_dsa", "glm4_moe_lite", "hunyuan_v1_moe", "mellum",     "minimax_m2",
+        "mixtral",     "olmoe",         "qwen3_moe",      "qwen3_next", "solar_open",
+        NULL};
     static const struct {
         const char *const *types;
         rvli_lora_rule rule;
@@ -82,9 +82,11 @@ bool rvli_is_linear(const rvl_model *model, const rvli_tensor *tensor)
 {
     static const char *const others[] = {"embed_tokens", "lm_head",       ".conv.conv.",
                                          ".conv1d.",     ".mlp.experts.", NULL};
+    static const char *const routers[] = {"hunyuan_v1_moe", NULL};
     if (tensor->columns == 1 || has_part(tensor, others))
         return false;
-    return !is_router(tensor) || (model->features & RVLI_LAYER_SCALE) != 0;
+    return !is_router(tensor) || is_among(model, routers) ||
+           (model->features & RVLI_LAYER_SCALE) != 0;
 }
 
 /* PEFT takes the names of an MLP's layers for those of experts, and adapts no MLP. */

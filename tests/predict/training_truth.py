@@ -624,6 +624,14 @@ PROGRAMS = [
     ("simulated", "simulated-parts-llama-3.2-1b-chunked-recompute", "llama-3.2-1b",
      "--micro-batch 2 --seq-len 4096 --loss chunked:4 --recompute --train-cp 2"),
     ("simulated", "simulated-parts-qwen3-0.6b-fused", "qwen3-0.6b", "--micro-batch 1 --seq-len 4096 --loss fused --train-cp 2"),
+    ("simulated", "simulated-adapters-hunyuan-lora", "hunyuan-a13b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --lora 16 --lora-targets all-linear --layers 3 --experts 16"),
+    ("simulated", "simulated-adapters-hunyuan-lora-recompute", "hunyuan-a13b",
+     "--train ddp --micro-batch 1 --seq-len 2048 --lora 16 --lora-targets all-linear --layers 3 --experts 16 --recompute"),
+    ("simulated", "simulated-adapters-hunyuan-nf4", "hunyuan-a13b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --lora 16 --lora-targets all-linear --base-dtype nf4 --layers 3 --experts 16"),
+    ("simulated", "simulated-adapters-hunyuan-kbit", "hunyuan-a13b",
+     "--train ddp --micro-batch 1 --seq-len 1024 --lora 16 --lora-targets all-linear --base-dtype nf4 --prepare-kbit --autocast --layers 3 --experts 16"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

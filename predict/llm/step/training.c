@@ -41,7 +41,7 @@ static void load_parameters(rvli_training *t)
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
         bool adapter = parameter->role == RVLI_ROLE_ADAPTER;
-        bool wide = rvli_is_wide_router(t, parameter->role);
+        bool wide = !parameter->is_quantised && rvli_is_wide_router(t, parameter->role);
         uint64_t plain = wide ? RVLI_FULL : rvli_share_bytes(t);
         uint64_t each = adapter ? rvli_adapter_bytes(t) : plain;
         parameter->share =
