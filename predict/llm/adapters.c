@@ -82,7 +82,7 @@ bool rvli_is_linear(const rvl_model *model, const rvli_tensor *tensor)
 {
     static const char *const others[] = {"embed_tokens", "lm_head",       ".conv.conv.",
                                          ".conv1d.",     ".mlp.experts.", NULL};
-    static const char *const routers[] = {"hunyuan_v1_moe", NULL};
+    static const char *const routers[] = {"hunyuan_v1_moe", NULL}; /* of type nn.Linear */
     if (tensor->columns == 1 || has_part(tensor, others))
         return false;
     return !is_router(tensor) || is_among(model, routers) ||

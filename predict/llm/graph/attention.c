@@ -77,7 +77,7 @@ rvli_value *rvli_op_masked_attention(rvli_graph *g, rvli_value *const *arguments
     return run_kernel(g, arguments, RVLI_HALF * arguments[3]->shape.elements);
 }
 
-/* ---- Any way ---- */
+/* ---- The operator ---- */
 
 /* Autocast converts from the last argument to the first, since its calls are compiled that way. */
 rvli_value *rvli_op_attention(rvli_graph *g, rvli_value *const *qkv)

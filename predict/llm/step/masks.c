@@ -49,7 +49,8 @@ bool rvli_is_ring(const rvli_training *t)
     return t->options->cp > 1;
 }
 
-/* And in one sequence: positions that are not consecutive are taken for several. */
+/* Masks other sequences, too: positions that are not consecutive are taken for several
+ * sequences. */
 static rvli_block packed_mask(rvli_training *t, rvli_block seen)
 {
     const uint64_t all_pairs = t->options->micro_batch * pairs(t);
@@ -61,7 +62,7 @@ static rvli_block packed_mask(rvli_training *t, rvli_block seen)
     return both;
 }
 
-/* Nobody reads these masks. */
+/* For a rank with a part of each sequence. No kernel reads these masks. */
 static void make_packed_masks(rvli_training *t)
 {
     t->masks[0] = packed_mask(t, rvli_activation(t, pairs(t)));
