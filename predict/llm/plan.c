@@ -105,8 +105,8 @@ static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
         return refuse(key, "fails in transformers for sinks and indexers, which attend to tokens "
                            "by plain operations: leave it out");
     if (o->attention == RVL_MODEL_ATTENTION_MATH || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
-        return refuse("attention", "math and efficient fail in PyTorch beside 'train-cp': choose "
-                                   "cudnn or flash");
+        return refuse("attention", "math fails in PyTorch beside 'train-cp', and efficient is not "
+                                   "predicted there: choose cudnn or flash");
     return RVL_OK;
 }
 

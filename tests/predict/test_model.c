@@ -2239,7 +2239,7 @@ static void options_out_of_range_are_refused(void **state)
           .train_cp = 2,
           .attention = RVL_MODEL_ATTENTION_MATH},
          "attention",
-         "math and efficient fail in PyTorch beside 'train-cp'"},
+         "math fails in PyTorch beside 'train-cp', and efficient is not predicted there"},
         {{.base_dtype = (rvl_model_base_dtype)3}, "base-dtype", "expected bf16, nf4 or nf4-single"},
         {{.train = RVL_MODEL_TRAIN_DDP, .base_dtype = RVL_MODEL_BASE_NF4},
          "base-dtype",

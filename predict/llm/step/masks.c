@@ -44,11 +44,6 @@ static rvli_block window_mask(rvli_training *t)
     return both;
 }
 
-bool rvli_is_ring(const rvli_training *t)
-{
-    return t->options->cp > 1;
-}
-
 /* Masks other sequences, too: positions that are not consecutive are taken for several
  * sequences. */
 static rvli_block packed_mask(rvli_training *t, rvli_block seen)
@@ -62,10 +57,20 @@ static rvli_block packed_mask(rvli_training *t, rvli_block seen)
     return both;
 }
 
+static bool have_all_windows(const rvl_model *model)
+{
+    for (uint32_t i = 0; i < model->layers; i++) {
+        if (!rvli_layer_is(model, i, RVLI_LAYER_WINDOW))
+            return false;
+    }
+    return true;
+}
+
 /* For a rank with a part of each sequence. No kernel reads these masks. */
 static void make_packed_masks(rvli_training *t)
 {
-    t->masks[0] = packed_mask(t, rvli_activation(t, pairs(t)));
+    if (!have_all_windows(t->model))
+        t->masks[0] = packed_mask(t, rvli_activation(t, pairs(t)));
     if (rvli_has_layers(t->model, RVLI_LAYER_WINDOW))
         t->masks[1] = packed_mask(t, window_mask(t));
 }

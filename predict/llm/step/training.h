@@ -308,6 +308,12 @@ static inline bool rvli_is_on_host(const rvli_training *t)
     return (t->options->flags & RVL_MODEL_CPU_OFFLOAD) != 0;
 }
 
+/* Whether a rank has a part of each sequence: PyTorch's context_parallel() with FSDP2. */
+static inline bool rvli_is_ring(const rvli_training *t)
+{
+    return t->options->cp > 1;
+}
+
 static inline bool rvli_is_offloaded(const rvli_training *t)
 {
     return (t->options->flags & RVL_MODEL_OFFLOAD) != 0;
@@ -378,8 +384,6 @@ void rvli_nf4_done(rvli_training *t, rvli_nf4 *nf4);
 /* ---- masks.c: what tokens see ---- */
 
 void rvli_masks_make(rvli_training *t);
-/* Whether a rank has a part of each sequence: PyTorch's context_parallel() with FSDP2. */
-bool rvli_is_ring(const rvli_training *t);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
